@@ -1,0 +1,301 @@
+package fastudp
+
+import (
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// engine serves one socket. Its workers claim the messages of a batch by counting up an atomic
+// cursor and handle them on their own goroutines. Who claims the index after the last message, and
+// only he, becomes the reader: he sends what is queued and receives the next batch. While a worker
+// is in a handler that may block, one standby is ready to run: the scheduler gives it the processor
+// when the worker blocks, and it claims the next message. So nothing waits for a handler, and
+// nothing is started or woken for a message whose handler does not block.
+type engine struct {
+	io      packetIO
+	serve   func(*engine, *packet) // takes what it needs of the packet, calls e.took, then handles it
+	out     *sendQueue
+	budget  *budget // nil is no bound
+	cap     int     // messages served before a pause
+	packets []packet
+	size    int // of packets
+	served  int // since the socket was last empty; the reader's alone
+
+	_ [64]byte
+	// claim is the batch's generation (31 bits), its number of messages (11 bits) and the cursor
+	// (22 bits) in one word, so that a late claimer never pairs an index with another batch's length.
+	claim atomic.Uint64
+	taken atomic.Int32 // messages of the batch that need its memory no more
+	ready atomic.Bool  // a standby has been readied that has not claimed yet
+	_     [64 - 24]byte
+	// inflight counts queries in handlers.
+	inflight atomic.Int64
+	_        [64 - 8]byte
+
+	count *counters
+
+	mu      sync.Mutex
+	idle    []*worker
+	workers int
+	trim    *time.Timer // set while there are more idle workers than keepIdle
+	stopped bool
+
+	stopping  atomic.Bool
+	drainTill atomic.Int64  // unix nanoseconds
+	readDone  chan struct{} // the last reader has drained the socket
+	done      chan struct{} // and no worker is left
+}
+
+const (
+	genShift   = 33
+	lenShift   = 22
+	lenMask    = 1<<11 - 1
+	indexMask  = 1<<22 - 1
+	noGen      = 1<<64 - 1
+	keepIdle   = 64 // idle workers that stay for good
+	trimPeriod = 5 * time.Second
+)
+
+// worker is one goroutine of an engine.
+type worker struct {
+	wake chan bool // buffered; false means leave
+	gen  uint64    // the last batch from which it has claimed a message since it rested
+}
+
+func newEngine(io packetIO, o Options, b *budget, packets []packet, count *counters, serve func(*engine, *packet)) *engine {
+	e := &engine{
+		io: io, serve: serve, budget: b, cap: o.FairnessCap, packets: packets, size: len(packets), count: count,
+		readDone: make(chan struct{}), done: make(chan struct{}),
+	}
+	e.out = newSendQueue(io, count, o.Batch)
+	return e
+}
+
+// start begins to serve: the cursor stands at the end of an empty batch, so the first worker reads.
+func (e *engine) start() {
+	e.mu.Lock()
+	e.spawn()
+	e.mu.Unlock()
+}
+
+// spawn starts a worker; the caller holds e.mu.
+func (e *engine) spawn() {
+	e.workers++
+	e.count.spawned.Add(1)
+	go e.work(&worker{wake: make(chan bool, 1), gen: noGen})
+}
+
+func (e *engine) work(w *worker) {
+	e.ready.Store(false)
+	for {
+		v := e.claim.Add(1) - 1
+		i, n, gen := v&indexMask, v>>lenShift&lenMask, v>>genShift
+		switch {
+		case i < n:
+			if w.gen != gen {
+				w.gen = gen
+				e.readyStandby()
+			}
+			e.serve(e, &e.packets[i])
+		case i == n:
+			if !e.read(n, gen) {
+				e.leave()
+				return
+			}
+		default:
+			if !e.rest(w) {
+				e.leave()
+				return
+			}
+		}
+	}
+}
+
+// took says that a claimed packet's memory may be reused.
+func (e *engine) took() { e.taken.Add(1) }
+
+// admit counts a query in; borrowed must be handed to release.
+func (e *engine) admit() (borrowed, ok bool) {
+	n := e.inflight.Add(1)
+	if e.budget == nil || n <= e.budget.own {
+		return false, true
+	}
+	if e.budget.borrow() {
+		return true, true
+	}
+	e.inflight.Add(-1)
+	return false, false
+}
+
+func (e *engine) release(borrowed bool) {
+	e.inflight.Add(-1)
+	if borrowed {
+		e.budget.giveBack()
+	}
+}
+
+// readyStandby makes one more worker runnable, unless one already is.
+func (e *engine) readyStandby() {
+	if e.ready.Load() || !e.ready.CompareAndSwap(false, true) {
+		return
+	}
+	e.count.standbys.Add(1)
+	e.mu.Lock()
+	// The worker is off the idle list before it is woken: two wakers never choose the same one.
+	if k := len(e.idle); k > 0 {
+		w := e.idle[k-1]
+		e.idle[k-1] = nil
+		e.idle = e.idle[:k-1]
+		e.mu.Unlock()
+		w.wake <- true
+		return
+	}
+	e.spawn()
+	e.mu.Unlock()
+}
+
+// rest parks w until it is readied; false means that it shall leave.
+func (e *engine) rest(w *worker) bool {
+	e.mu.Lock()
+	if e.stopped {
+		e.mu.Unlock()
+		return false
+	}
+	e.idle = append(e.idle, w)
+	if len(e.idle) > keepIdle && e.trim == nil {
+		e.trim = time.AfterFunc(trimPeriod, e.trimIdle)
+	}
+	e.mu.Unlock()
+	if !<-w.wake {
+		return false
+	}
+	w.gen = noGen
+	e.ready.Store(false)
+	return true
+}
+
+// trimIdle sends away half of the idle workers above keepIdle, those that have rested longest.
+func (e *engine) trimIdle() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.trim = nil
+	surplus := len(e.idle) - keepIdle
+	if e.stopped || surplus <= 0 {
+		return
+	}
+	k := (surplus + 1) / 2
+	for _, w := range e.idle[:k] {
+		w.wake <- false
+	}
+	e.idle = append(make([]*worker, 0, keepIdle), e.idle[k:]...)
+	if len(e.idle) > keepIdle {
+		e.trim = time.AfterFunc(trimPeriod, e.trimIdle)
+	}
+}
+
+func (e *engine) leave() {
+	e.mu.Lock()
+	e.workers--
+	last := e.stopped && e.workers == 0
+	e.mu.Unlock()
+	if last {
+		close(e.done)
+	}
+}
+
+// read is the reader's part. It returns with a new batch published, or false when the engine stops.
+func (e *engine) read(had, gen uint64) bool {
+	e.out.draining.Store(false)
+	e.out.flush()
+	e.out.waitRoom()
+	for e.taken.Load() != int32(had) {
+		runtime.Gosched() // a claimer has yet to copy its message out
+	}
+	if e.served >= e.cap {
+		e.served = 0
+		e.count.pauses.Add(1)
+		e.io.pause()
+	}
+	n := e.receive()
+	if n == 0 {
+		return false
+	}
+	e.taken.Store(0)
+	e.out.draining.Store(true)
+	e.claim.Store((gen+1)<<genShift | uint64(n)<<lenShift)
+	return true
+}
+
+// receive gets the next datagrams, or none when the engine stops and the socket is drained.
+func (e *engine) receive() int {
+	for failures := 0; ; {
+		stopping := e.stopping.Load()
+		if stopping && time.Now().UnixNano() > e.drainTill.Load() {
+			break
+		}
+		n, waited, err := e.io.receive(e.packets[:e.size], !stopping)
+		switch {
+		case n > 0:
+			if waited {
+				e.count.emptyReads.Add(1)
+				e.served = 0
+			}
+			e.served += n
+			e.count.reads.Add(1)
+			e.count.received.Add(uint64(n))
+			return n
+		case errors.Is(err, net.ErrClosed):
+			// Only our own stop closes the socket.
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			continue
+		case err != nil:
+			// The network went away or memory is short: the socket stays, and so do we, without spinning.
+			e.count.recvError(errorName(err))
+			if failures++; failures > 10 {
+				time.Sleep(min(time.Duration(failures)*time.Millisecond, 100*time.Millisecond))
+			}
+			continue
+		case !stopping:
+			continue
+		}
+		break
+	}
+	close(e.readDone)
+	return 0
+}
+
+// stopReading has the reader take what the kernel has queued, for at most limit, and returns when it
+// has. A socket that another listener reads too is left to it.
+func (e *engine) stopReading(shared bool, limit time.Duration) {
+	if !shared {
+		e.io.detach()
+	} else {
+		limit = 0
+	}
+	e.drainTill.Store(time.Now().Add(limit).UnixNano())
+	e.stopping.Store(true)
+	e.io.interrupt()
+}
+
+// dismiss sends the idle workers away; the others leave when their handlers return.
+func (e *engine) dismiss() {
+	e.mu.Lock()
+	e.stopped = true
+	if e.trim != nil {
+		e.trim.Stop()
+	}
+	for _, w := range e.idle {
+		w.wake <- false
+	}
+	e.idle = nil
+	last := e.workers == 0
+	e.mu.Unlock()
+	if last {
+		close(e.done)
+	}
+}

@@ -1,0 +1,204 @@
+package fastudp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/coredns/coredns/core/dnsserver"
+
+	"github.com/miekg/dns"
+)
+
+// listener is the UDP side of one Server: its sockets with their engines, and the connection to the
+// embedded stock server. It is the net.PacketConn that caddy holds.
+type listener struct {
+	addr       string // dns://host:port, by which a reload finds its predecessor
+	owner      *takeover
+	local      net.Addr
+	opts       Options
+	handler    handler
+	ctx        context.Context
+	tsigSecret map[string]string
+	decorate   dns.DecorateWriter
+	proxy      *proxyStripper
+	stock      *stockConn
+	engines    []*engine
+
+	mu       sync.Mutex
+	serving  bool
+	closed   bool
+	shared   []bool // engines[i]'s socket is its successor's too
+	finished chan struct{}
+}
+
+// handler is what a *dnsserver.Server is to a query.
+type handler interface {
+	ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg)
+}
+
+// newListener makes the listener of s from open sockets, which it owns from then on even if it fails.
+func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn) (*listener, error) {
+	l := &listener{
+		addr: s.Addr, owner: a.owner, local: conns[0].LocalAddr(), opts: a.opts,
+		handler: s, tsigSecret: s.TsigSecret,
+		ctx:      context.WithValue(context.WithValue(context.Background(), dnsserver.Key{}, s), dnsserver.LoopKey{}, 0),
+		proxy:    newProxyStripper(a.proxy, conns[0].LocalAddr()),
+		stock:    newStockConn(conns[0].LocalAddr(), a.opts.MaxInflight),
+		shared:   make([]bool, len(conns)),
+		finished: make(chan struct{}),
+	}
+	pktinfo := wildcard(hostPort(s.Addr))
+	for i, c := range conns {
+		e, err := l.newEngine(c, a, pktinfo)
+		if err != nil {
+			closeAll(conns[i:])
+			l.closeSockets()
+			return nil, fmt.Errorf("socket %d of %d: %w", i+1, len(conns), err)
+		}
+		l.engines = append(l.engines, e)
+	}
+	opened.add(l)
+	return l, nil
+}
+
+func (l *listener) newEngine(c *net.UDPConn, a *address, pktinfo bool) (*engine, error) {
+	if pktinfo {
+		if err := setPktinfo(c); err != nil {
+			return nil, err
+		}
+	}
+	packets, _ := newPackets(l.opts.Batch)
+	count := new(counters)
+	io, err := openIO(c, pktinfo, l.opts, packets, count)
+	if err != nil {
+		return nil, err
+	}
+	return newEngine(io, l.opts, a.budget, packets, count, l.serve), nil
+}
+
+// openIO is newIO; a test replaces it.
+var openIO = newIO
+
+// serveAll starts the engines and returns when the listener has been stopped.
+func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dns.DecorateWriter) error {
+	l.mu.Lock()
+	if l.closed || l.serving {
+		l.mu.Unlock()
+		return nil
+	}
+	l.serving = true
+	opened.remove(l)
+	failed := make(chan error, 1)
+	go func() { failed <- stock(l.stock) }()
+	select {
+	case <-l.stock.ready:
+	case err := <-failed:
+		l.mu.Unlock()
+		return err
+	}
+	l.decorate = decorate()
+	live.add(l)
+	for _, e := range l.engines {
+		e.start()
+	}
+	l.mu.Unlock()
+	<-l.finished
+	return nil
+}
+
+// drainLimit is how long a stopping listener goes on reading what the kernel has queued.
+const drainLimit = time.Second
+
+// flushLimit is how long the last responses may wait for room in the kernel's send buffer.
+const flushLimit = 100 * time.Millisecond
+
+// stopReading has all sockets drained and hands the last unusual messages to the stock server.
+func (l *listener) stopReading() {
+	l.mu.Lock()
+	serving, shared := l.serving, append([]bool(nil), l.shared...)
+	l.closed = true
+	l.mu.Unlock()
+	if !serving {
+		return
+	}
+	for i, e := range l.engines {
+		e.stopReading(shared[i], drainLimit)
+	}
+	for _, e := range l.engines {
+		<-e.readDone
+		e.dismiss()
+	}
+	l.stock.drain(drainLimit)
+}
+
+// wait returns when no handler is left or ctx ends.
+func (l *listener) wait(ctx context.Context) error {
+	l.mu.Lock()
+	serving := l.serving
+	l.mu.Unlock()
+	if !serving {
+		return nil
+	}
+	for _, e := range l.engines {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Close implements net.PacketConn. The answers of handlers that still run find no socket.
+func (l *listener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	select {
+	case <-l.finished:
+		return nil
+	default:
+	}
+	for _, e := range l.engines {
+		e.io.conn().SetWriteDeadline(time.Now().Add(flushLimit))
+		e.out.flush()
+		e.out.close()
+	}
+	l.closeSockets()
+	live.remove(l)
+	opened.remove(l)
+	close(l.finished)
+	return nil
+}
+
+func (l *listener) closeSockets() {
+	for _, e := range l.engines {
+		e.io.close()
+	}
+}
+
+// LocalAddr implements net.PacketConn.
+func (l *listener) LocalAddr() net.Addr { return l.local }
+
+// ReadFrom implements net.PacketConn, for nobody: the engines read.
+func (l *listener) ReadFrom([]byte) (int, net.Addr, error) { return 0, nil, errNoPacket }
+
+// WriteTo implements net.PacketConn, for nobody: answers go out by their query's socket.
+func (l *listener) WriteTo([]byte, net.Addr) (int, error) { return 0, errNoPacket }
+
+// SetDeadline implements net.PacketConn.
+func (l *listener) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.PacketConn.
+func (l *listener) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.PacketConn.
+func (l *listener) SetWriteDeadline(time.Time) error { return nil }
+
+// name is the listener's server label: the address of its server block, with the real port for port 0.
+func (l *listener) name() string {
+	return "dns://" + samePort(hostPort(l.addr), l.engines[0].io.conn())
+}

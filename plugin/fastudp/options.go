@@ -1,0 +1,51 @@
+package fastudp
+
+import "runtime"
+
+// Steer names how the kernel picks the socket of a listener that gets a datagram.
+type Steer string
+
+// The ways to steer datagrams over the sockets of one listener.
+const (
+	SteerHash   Steer = "hash"   // by the flow's addresses and ports, the kernel's own way
+	SteerCPU    Steer = "cpu"    // by the CPU that took the packet from the network
+	SteerRandom Steer = "random" // each packet anywhere, one busy client over all sockets
+)
+
+// The accepted ranges of the options and the defaults.
+const (
+	MaxSockets         = 1024
+	MaxBatch           = 1024
+	DefaultBatch       = 64
+	MaxFairnessCap     = 65536
+	DefaultFairnessCap = 256
+	DefaultReadBuffer  = 4 << 20
+	MinBuffer          = 4 << 10
+	MaxBuffer          = 1 << 30 // setsockopt takes an int and the kernel doubles it, socket(7)
+	MaxMaxInflight     = 1 << 20
+	DefaultMaxInflight = 10000
+)
+
+// Options are what a server block asks of its plain DNS UDP listeners. Two blocks that share a
+// listener agree when their Options are equal.
+type Options struct {
+	Sockets     int   // SO_REUSEPORT sockets for each address, 1..MaxSockets
+	Batch       int   // messages for one recvmmsg or sendmmsg, 1..MaxBatch
+	FairnessCap int   // messages served from one socket before it yields, 1..MaxFairnessCap
+	ReadBuffer  int   // SO_RCVBUF of each socket in bytes; 0 is DefaultReadBuffer as far as the system lets us
+	WriteBuffer int   // SO_SNDBUF of each socket in bytes; 0 leaves the system's default
+	Steer       Steer // how the kernel picks the socket
+	MaxInflight int   // queries in handlers at once for each address, 0 is no bound
+}
+
+// DefaultOptions are those of a bare "fastudp". The number of sockets follows GOMAXPROCS, which
+// CoreDNS sets from the CPU quota of its cgroup.
+func DefaultOptions() Options {
+	return Options{
+		Sockets:     min(runtime.GOMAXPROCS(0), MaxSockets),
+		Batch:       DefaultBatch,
+		FairnessCap: DefaultFairnessCap,
+		Steer:       SteerHash,
+		MaxInflight: DefaultMaxInflight,
+	}
+}

@@ -1,0 +1,93 @@
+package fastudp
+
+import (
+	"encoding/binary"
+	"net"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	headerSize = 12
+	flagQR     = 1 << 15
+	opcodeMask = 0xF << 11
+)
+
+// serve answers packet p of e's batch, on the goroutine of the worker that claimed it.
+func (l *listener) serve(e *engine, p *packet) {
+	data, proxied, ok := p.data, net.Addr(nil), true
+	if l.proxy != nil {
+		if data, proxied, ok = l.proxy.strip(data, p.peer); !ok {
+			e.count.drops[dropProxy].Add(1)
+			e.took()
+			return
+		}
+	}
+	if len(data) < headerSize {
+		e.count.drops[dropShort].Add(1)
+		e.took()
+		return
+	}
+	bits := binary.BigEndian.Uint16(data[2:])
+	if bits&flagQR != 0 {
+		e.count.drops[dropResponse].Add(1)
+		e.took()
+		return
+	}
+	switch {
+	case p.long:
+		l.unusual(e, p, data, proxied, unusualLong)
+	case bits&opcodeMask != dns.OpcodeQuery<<11:
+		l.unusual(e, p, data, proxied, unusualOpcode)
+	case !ordinaryCounts(data):
+		l.unusual(e, p, data, proxied, unusualCounts)
+	default:
+		l.query(e, p, data, proxied)
+	}
+}
+
+// ordinaryCounts says whether dns.DefaultMsgAcceptFunc lets the header's record counts pass.
+func ordinaryCounts(h []byte) bool {
+	return binary.BigEndian.Uint16(h[4:]) == 1 &&
+		binary.BigEndian.Uint16(h[6:]) <= 1 &&
+		binary.BigEndian.Uint16(h[8:]) <= 1 &&
+		binary.BigEndian.Uint16(h[10:]) <= 2
+}
+
+// query handles an ordinary query.
+func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
+	borrowed, ok := e.admit()
+	if !ok {
+		e.count.drops[dropInflight].Add(1)
+		e.took()
+		return
+	}
+	req := new(dns.Msg)
+	if err := req.Unpack(data); err != nil || req.IsTsig() != nil {
+		e.release(borrowed)
+		why := unusualTSIG
+		if err != nil {
+			why = unusualMalformed
+		}
+		l.unusual(e, p, data, proxied, why)
+		return
+	}
+	w := &response{engine: e, server: l, peer: p.peer, proxy: proxied}
+	e.took() // unpacking copies: nothing of req points into data
+	w.setRemote()
+	if l.decorate != nil {
+		w.writer = l.decorate(w)
+	}
+	l.handler.ServeDNS(l.ctx, w, req)
+	e.release(borrowed)
+}
+
+// unusual gives a message to the embedded stock server, so that its answer is stock's by construction.
+func (l *listener) unusual(e *engine, p *packet, data []byte, proxied net.Addr, why unusual) {
+	if l.stock.give(e, data, p.peer, proxied) {
+		e.count.unusual[why].Add(1)
+	} else {
+		e.count.drops[dropUnusual].Add(1)
+	}
+	e.took()
+}

@@ -1,0 +1,144 @@
+package fastudp
+
+import (
+	"errors"
+	"net"
+
+	"github.com/miekg/dns"
+)
+
+// The longest UDP payloads: 65535 bytes less the IPv4 and UDP headers, or less the UDP header alone
+// for IPv6, whose length field does not count its own header (RFC 768, RFC 8200).
+const (
+	maxPayload4 = 65507
+	maxPayload6 = 65527
+)
+
+// response is the dns.ResponseWriter of one ordinary query. Plugins may keep it and its addresses
+// after the handler has returned, so it is never reused.
+type response struct {
+	engine *engine
+	server *listener
+	peer   peer
+	remote net.UDPAddr
+	ip     [16]byte // that remote.IP points to
+	proxy  net.Addr // what a PROXY header said, or nil
+	writer dns.Writer
+	mac    string
+	closed bool
+	timers bool
+}
+
+func (w *response) setRemote() {
+	a := w.peer.addr.Addr()
+	if a.Is4() {
+		b := a.As4()
+		w.remote.IP = append(w.ip[:0:16], b[:]...)
+	} else {
+		w.ip = a.As16()
+		w.remote.IP = w.ip[:]
+		w.remote.Zone = a.Zone()
+	}
+	w.remote.Port = int(w.peer.addr.Port())
+}
+
+// LocalAddr implements dns.ResponseWriter.
+func (w *response) LocalAddr() net.Addr { return w.server.local }
+
+// RemoteAddr implements dns.ResponseWriter.
+func (w *response) RemoteAddr() net.Addr {
+	if w.proxy != nil {
+		return w.proxy
+	}
+	return &w.remote
+}
+
+// WriteMsg implements dns.ResponseWriter.
+func (w *response) WriteMsg(m *dns.Msg) error {
+	if w.closed {
+		return errors.New("fastudp: WriteMsg called after Close")
+	}
+	if t := m.IsTsig(); t != nil {
+		return w.writeTsig(m, t)
+	}
+	if w.writer != nil {
+		// A decorator may keep the bytes: they are its own.
+		data, err := m.Pack()
+		if err != nil {
+			return err
+		}
+		_, err = w.writer.Write(data)
+		return err
+	}
+	r := newReply()
+	data, err := m.PackBuffer(r.buf[:cap(r.buf)])
+	if err != nil {
+		r.free()
+		return err
+	}
+	r.buf = data
+	return w.send(r)
+}
+
+// writeTsig signs m: a plugin may sign an answer to a query that was not signed.
+func (w *response) writeTsig(m *dns.Msg, t *dns.TSIG) error {
+	secret, ok := w.server.tsigSecret[t.Hdr.Name]
+	if !ok {
+		return dns.ErrSecret
+	}
+	data, mac, err := dns.TsigGenerate(m, secret, w.mac, w.timers)
+	if err != nil {
+		return err
+	}
+	w.mac = mac
+	if w.writer != nil {
+		_, err = w.writer.Write(data)
+	} else {
+		_, err = w.Write(data)
+	}
+	return err
+}
+
+// Write implements dns.ResponseWriter.
+func (w *response) Write(b []byte) (int, error) {
+	if w.closed {
+		return 0, errors.New("fastudp: Write called after Close")
+	}
+	r := newReply()
+	r.buf = append(r.buf[:0], b...)
+	if err := w.send(r); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (w *response) send(r *reply) error {
+	r.peer = w.peer
+	limit := maxPayload4
+	if r.peer.addr.Addr().Is6() {
+		limit = maxPayload6
+	}
+	if len(r.buf) > limit {
+		r.free()
+		return errTooLong
+	}
+	return w.engine.out.add(r)
+}
+
+// Close implements dns.ResponseWriter. The socket is the listener's, so it stays open.
+func (w *response) Close() error {
+	if w.closed {
+		return errors.New("fastudp: connection already closed")
+	}
+	w.closed = true
+	return nil
+}
+
+// TsigStatus implements dns.ResponseWriter: signed queries do not come this way.
+func (w *response) TsigStatus() error { return nil }
+
+// TsigTimersOnly implements dns.ResponseWriter.
+func (w *response) TsigTimersOnly(b bool) { w.timers = b }
+
+// Hijack implements dns.ResponseWriter. There is no connection to take over.
+func (w *response) Hijack() {}

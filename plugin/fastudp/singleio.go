@@ -1,0 +1,122 @@
+package fastudp
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+)
+
+// singleIO does the I/O of one socket with one system call a datagram, by package net alone. It
+// serves the systems that have no recvmmsg and sendmmsg.
+type singleIO struct {
+	udp     *net.UDPConn
+	inet6   bool
+	pktinfo bool
+	count   *counters
+	control []byte
+}
+
+func newSingleIO(c *net.UDPConn, pktinfo bool, count *counters) *singleIO {
+	s := &singleIO{udp: c, pktinfo: pktinfo, count: count}
+	if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
+		s.inet6 = a.IP.To4() == nil
+	}
+	if pktinfo {
+		s.control = make([]byte, max(len(ipv4.NewControlMessage(ipv4.FlagDst)), len(ipv6.NewControlMessage(ipv6.FlagDst)))*2)
+	}
+	return s
+}
+
+func (s *singleIO) receive(ps []packet, wait bool) (int, bool, error) {
+	if !wait {
+		s.udp.SetReadDeadline(time.Now().Add(time.Millisecond))
+	}
+	p := &ps[0]
+	n, oobn, flags, from, err := s.udp.ReadMsgUDPAddrPort(p.data[:maxQuery], s.control)
+	if err != nil {
+		if !os.IsTimeout(err) {
+			return 0, false, err
+		}
+		s.udp.SetReadDeadline(time.Time{})
+		if !wait {
+			return 0, false, nil
+		}
+		return 0, false, err
+	}
+	p.data = p.data[:n]
+	p.long = flags&msgTrunc != 0 || n == maxQuery
+	p.peer = peer{addr: netip.AddrPortFrom(from.Addr().Unmap(), from.Port())}
+	if s.pktinfo {
+		p.peer.local = s.local(s.control[:oobn])
+	}
+	return 1, false, nil
+}
+
+// local finds the address that a datagram was sent to.
+func (s *singleIO) local(control []byte) netip.Addr {
+	var ip net.IP
+	var v6 ipv6.ControlMessage
+	var v4 ipv4.ControlMessage
+	if v6.Parse(control) == nil && v6.Dst != nil {
+		ip = v6.Dst
+	} else if v4.Parse(control) == nil && v4.Dst != nil {
+		ip = v4.Dst
+	}
+	a, _ := netip.AddrFromSlice(ip)
+	return a
+}
+
+func (s *singleIO) send(rs []*reply) error {
+	for i, r := range rs {
+		var control []byte
+		if l := r.peer.local; l.IsValid() {
+			if l.Is4() || l.Is4In6() {
+				control = (&ipv4.ControlMessage{Src: l.Unmap().AsSlice()}).Marshal()
+			} else {
+				control = (&ipv6.ControlMessage{Src: l.AsSlice()}).Marshal()
+			}
+		}
+		to := r.peer.addr
+		if s.inet6 && to.Addr().Is4() {
+			to = netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())
+		}
+		_, _, err := s.udp.WriteMsgUDPAddrPort(r.buf, control, to)
+		switch {
+		case err == nil:
+			s.count.sends.Add(1)
+			s.count.sent.Add(1)
+		case isClosed(err):
+			s.count.sendError("closed", len(rs)-i)
+			return err
+		default:
+			s.count.sendError(errorName(err), 1)
+		}
+	}
+	return nil
+}
+
+func (s *singleIO) pause() { runtime.Gosched() }
+
+func (s *singleIO) interrupt() { s.udp.SetReadDeadline(time.Unix(1, 0)) }
+
+// detach does nothing: what comes while the socket is drained is answered too.
+func (s *singleIO) detach() {}
+
+func (s *singleIO) conn() *net.UDPConn { return s.udp }
+
+func (s *singleIO) close() { s.udp.Close() }
+
+// enablePktinfo asks for the address that each datagram was sent to, on a socket of either family.
+func enablePktinfo(c *net.UDPConn) error {
+	err6 := ipv6.NewPacketConn(c).SetControlMessage(ipv6.FlagDst, true)
+	err4 := ipv4.NewPacketConn(c).SetControlMessage(ipv4.FlagDst, true)
+	if err6 != nil && err4 != nil {
+		return err4
+	}
+	return nil
+}

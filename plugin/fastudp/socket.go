@@ -1,0 +1,84 @@
+package fastudp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+)
+
+var log = clog.NewWithPlugin("fastudp")
+
+// openSockets opens n sockets on addr (host:port) with SO_REUSEPORT, all or none. With port 0 the
+// first takes a free port and the others join it.
+func openSockets(addr string, n int, b buffers) ([]*net.UDPConn, error) {
+	var conns []*net.UDPConn
+	for i := range n {
+		c, err := openSocket(addr, b)
+		if err != nil {
+			closeAll(conns)
+			if n > 1 {
+				err = fmt.Errorf("socket %d of %d: %w", i+1, n, err)
+			}
+			return nil, err
+		}
+		conns = append(conns, c)
+		if i == 0 {
+			addr = samePort(addr, c)
+		}
+	}
+	return conns, nil
+}
+
+func closeAll(conns []*net.UDPConn) {
+	for _, c := range conns {
+		c.Close()
+	}
+}
+
+// samePort is addr with the port that c got.
+func samePort(addr string, c *net.UDPConn) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	_, port, err := net.SplitHostPort(c.LocalAddr().String())
+	if err != nil {
+		return addr
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// openSocket listens as CoreDNS does, so that the socket's family and address are those of stock.
+func openSocket(addr string, b buffers) (*net.UDPConn, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		if e := raw.Control(func(fd uintptr) { err = setReusePort(fd) }); e != nil {
+			return e
+		}
+		return err
+	}}
+	p, err := lc.ListenPacket(context.Background(), "udp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := p.(*net.UDPConn)
+	if err := b.set(c); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// wildcard says whether addr (host:port) listens on all addresses: only then the kernel has to tell
+// which one a query came to.
+func wildcard(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "" || (ip != nil && ip.IsUnspecified())
+}

@@ -1,0 +1,53 @@
+package fastudp
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// turn lets a busy reader give everything else its turn. Yielding to the scheduler is not enough: as
+// long as something is runnable the scheduler does not look which descriptors have become ready,
+// and other sockets would wait for the runtime's monitor, 10 ms and more. So the reader parks on a
+// descriptor that is ready already: the look that finds it finds all others.
+type turn struct {
+	file   *os.File
+	raw    syscall.RawConn
+	parked bool
+	pass1  func(fd uintptr) bool
+	buf    [8]byte
+}
+
+func newTurn() (*turn, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	t := &turn{file: os.NewFile(uintptr(fd), "eventfd")}
+	if t.raw, err = t.file.SyscallConn(); err != nil {
+		t.file.Close()
+		return nil, err
+	}
+	t.pass1 = t.step
+	return t, nil
+}
+
+// pass returns when the scheduler has run what was ready and has looked for more.
+func (t *turn) pass() {
+	t.parked = false
+	t.raw.Read(t.pass1) // an error means closed, by our own stop
+}
+
+func (t *turn) step(fd uintptr) bool {
+	if !t.parked {
+		t.parked = true
+		t.buf = [8]byte{0: 1, 7: 1} // not zero in either byte order
+		_, err := unix.Write(int(fd), t.buf[:])
+		return err != nil
+	}
+	unix.Read(int(fd), t.buf[:])
+	return true
+}
+
+func (t *turn) close() { t.file.Close() }
