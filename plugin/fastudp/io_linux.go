@@ -1,8 +1,35 @@
 package fastudp
 
-import "net"
+import (
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
 
 // newIO is the best way to do the I/O of a socket on this system.
 func newIO(c *net.UDPConn, pktinfo bool, o Options, packets []packet, count *counters) (packetIO, error) {
+	if err := probeMmsg(c); err != nil {
+		warnSingle.Do(func() {
+			log.Warningf("Serving one datagram for a system call: %v (does a seccomp profile forbid it?)", err)
+		})
+		return newSingleIO(c, pktinfo, count), nil
+	}
 	return newMmsgIO(c, pktinfo, packets, o.Batch, count)
+}
+
+var warnSingle sync.Once
+
+// probeMmsg asks for no messages at all, which a system that has the calls grants.
+func probeMmsg(c *net.UDPConn) error {
+	return control(c, func(fd int) error {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0); errno == unix.ENOSYS || errno == unix.EPERM || errno == unix.EACCES {
+			return os.NewSyscallError("recvmmsg", errno)
+		}
+		if _, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0); errno == unix.ENOSYS || errno == unix.EPERM || errno == unix.EACCES {
+			return os.NewSyscallError("sendmmsg", errno)
+		}
+		return nil
+	})
 }

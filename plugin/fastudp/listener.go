@@ -115,8 +115,9 @@ const drainLimit = time.Second
 // flushLimit is how long the last responses may wait for room in the kernel's send buffer.
 const flushLimit = 100 * time.Millisecond
 
-// stopReading has all sockets drained and hands the last unusual messages to the stock server.
-func (l *listener) stopReading() {
+// stopReading has all sockets drained and hands the last unusual messages to the stock server. A
+// reader that waits for room in the send buffer holds it up no longer than ctx.
+func (l *listener) stopReading(ctx context.Context) {
 	l.mu.Lock()
 	serving, shared := l.serving, append([]bool(nil), l.shared...)
 	l.closed = true
@@ -128,7 +129,10 @@ func (l *listener) stopReading() {
 		e.stopReading(shared[i], drainLimit)
 	}
 	for _, e := range l.engines {
-		<-e.readDone
+		select {
+		case <-e.readDone:
+		case <-ctx.Done():
+		}
 		e.dismiss()
 	}
 	l.stock.drain(drainLimit)

@@ -124,10 +124,12 @@ func (m *mmsgIO) receive(ps []packet, wait bool) (int, bool, error) {
 	return m.rxN, m.waited, m.rxErr
 }
 
-// recvmmsg is called by the runtime with the descriptor held; false waits for the socket to become readable.
+// recvmmsg is called by the runtime with the descriptor held; false waits for the socket to become
+// readable. The system calls never block, so they do without the runtime's bookkeeping for those
+// that may: it would give the processor away whenever one takes longer than 20 us.
 func (m *mmsgIO) recvmmsg(fd uintptr) bool {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&m.rx.msgs[0])), uintptr(len(m.rx.msgs)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&m.rx.msgs[0])), uintptr(len(m.rx.msgs)), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			m.rxN = int(n)
@@ -215,7 +217,7 @@ func (m *mmsgIO) send(rs []*reply) error {
 // sendmmsg is called by the runtime with the descriptor held; false waits for the socket to become writable.
 func (m *mmsgIO) sendmmsg(fd uintptr) bool {
 	for m.txOff < m.txN {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.tx.msgs[m.txOff])), uintptr(m.txN-m.txOff), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.tx.msgs[m.txOff])), uintptr(m.txN-m.txOff), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			m.count.sends.Add(1)

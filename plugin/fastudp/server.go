@@ -131,7 +131,7 @@ func (s *Server) Stop() error {
 			s.stopErr = s.Server.Stop()
 			return
 		}
-		l.stopReading()
+		l.stopReading(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() { s.stopErr = s.Server.Stop() })
 		err := l.wait(ctx)

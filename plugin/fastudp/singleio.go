@@ -12,7 +12,7 @@ import (
 )
 
 // singleIO does the I/O of one socket with one system call a datagram, by package net alone. It
-// serves the systems that have no recvmmsg and sendmmsg.
+// serves where there is no recvmmsg and sendmmsg.
 type singleIO struct {
 	udp     *net.UDPConn
 	inet6   bool
@@ -110,13 +110,3 @@ func (s *singleIO) detach() {}
 func (s *singleIO) conn() *net.UDPConn { return s.udp }
 
 func (s *singleIO) close() { s.udp.Close() }
-
-// enablePktinfo asks for the address that each datagram was sent to, on a socket of either family.
-func enablePktinfo(c *net.UDPConn) error {
-	err6 := ipv6.NewPacketConn(c).SetControlMessage(ipv6.FlagDst, true)
-	err4 := ipv4.NewPacketConn(c).SetControlMessage(ipv4.FlagDst, true)
-	if err6 != nil && err4 != nil {
-		return err4
-	}
-	return nil
-}

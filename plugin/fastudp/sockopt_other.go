@@ -2,7 +2,12 @@
 
 package fastudp
 
-import "net"
+import (
+	"net"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+)
 
 // severalSockets: elsewhere than on Linux SO_REUSEPORT either is missing or gives all datagrams to
 // one of the sockets, so one is all that helps.
@@ -30,6 +35,14 @@ func setBuffer(c *net.UDPConn, k bufferKind, size int) error {
 
 func bufferSize(*net.UDPConn, bufferKind) (int, bool) { return 0, false }
 
-func setPktinfo(c *net.UDPConn) error { return enablePktinfo(c) }
+// setPktinfo asks for the address that each datagram was sent to, on a socket of either family.
+func setPktinfo(c *net.UDPConn) error {
+	err6 := ipv6.NewPacketConn(c).SetControlMessage(ipv6.FlagDst, true)
+	err4 := ipv4.NewPacketConn(c).SetControlMessage(ipv4.FlagDst, true)
+	if err6 != nil && err4 != nil {
+		return err4
+	}
+	return nil
+}
 
 func kernelQueue(*net.UDPConn) (drops, bytes uint64, ok bool) { return 0, 0, false }
