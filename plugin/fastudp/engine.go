@@ -32,7 +32,7 @@ type engine struct {
 	claim atomic.Uint64
 	taken atomic.Int32 // messages of the batch that need its memory no more
 	ready atomic.Bool  // a standby has been readied that has not claimed yet
-	_     [64 - 24]byte
+	_     [64 - 16]byte
 	// inflight counts queries in handlers.
 	inflight atomic.Int64
 	_        [64 - 8]byte

@@ -51,6 +51,8 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	want := 1
 	if severalSockets {
 		want = s.address.share(s.index)
+	} else {
+		log.Infof("%s: this system has one socket for the address and one system call a datagram: SOCKETS, batch and steer have no effect", s.Addr)
 	}
 	var conns []*net.UDPConn
 	if first != nil {
@@ -74,7 +76,9 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	}
 	conns = append(conns, opened...)
 	b.warnCapped(s.Addr, conns[0])
-	if err := steer(conns[0], s.address.opts.Steer, s.address.sockets()); err != nil {
+	if !severalSockets {
+		// Said already.
+	} else if err := steer(conns[0], s.address.opts.Steer, s.address.sockets()); err != nil {
 		log.Warningf("%s: steer %s is not to be had, the kernel's hash picks the socket: %v", s.Addr, s.address.opts.Steer, err)
 	}
 	l, err := newListener(s.Server, s.address, conns)
