@@ -3,7 +3,7 @@ package fastudp
 import "sync/atomic"
 
 // budget bounds the queries in handlers at one address. Each socket owns a part of it that it
-// counts alone; only a socket that needs more touches what all share.
+// counts alone; only a socket that has used its own up touches what all share.
 type budget struct {
 	own    int64 // for each socket
 	common int64

@@ -33,9 +33,10 @@ type engine struct {
 	taken atomic.Int32 // messages of the batch that need its memory no more
 	ready atomic.Bool  // a standby has been readied that has not claimed yet
 	_     [64 - 16]byte
-	// inflight counts queries in handlers.
-	inflight atomic.Int64
-	_        [64 - 8]byte
+	// own and borrowed count queries in handlers, by the part of the budget that they are on.
+	own      atomic.Int64
+	borrowed atomic.Int64
+	_        [64 - 16]byte
 
 	count *counters
 
@@ -121,23 +122,28 @@ func (e *engine) took() { e.taken.Add(1) }
 
 // admit counts a query in; borrowed must be handed to release.
 func (e *engine) admit() (borrowed, ok bool) {
-	n := e.inflight.Add(1)
-	if e.budget == nil || n <= e.budget.own {
+	if n := e.own.Add(1); e.budget == nil || n <= e.budget.own {
 		return false, true
 	}
-	if e.budget.borrow() {
-		return true, true
+	e.own.Add(-1)
+	if !e.budget.borrow() {
+		return false, false
 	}
-	e.inflight.Add(-1)
-	return false, false
+	e.borrowed.Add(1)
+	return true, true
 }
 
 func (e *engine) release(borrowed bool) {
-	e.inflight.Add(-1)
 	if borrowed {
+		e.borrowed.Add(-1)
 		e.budget.giveBack()
+	} else {
+		e.own.Add(-1)
 	}
 }
+
+// inflight is how many queries are in handlers.
+func (e *engine) inflight() int64 { return e.own.Load() + e.borrowed.Load() }
 
 // readyStandby makes one more worker runnable, unless one already is.
 func (e *engine) readyStandby() {
@@ -269,14 +275,8 @@ func (e *engine) receive() int {
 	return 0
 }
 
-// stopReading has the reader take what the kernel has queued, for at most limit, and returns when it
-// has. A socket that another listener reads too is left to it.
-func (e *engine) stopReading(shared bool, limit time.Duration) {
-	if !shared {
-		e.io.detach()
-	} else {
-		limit = 0
-	}
+// stopReading has the reader stop when it has taken what the kernel has queued, or after limit.
+func (e *engine) stopReading(limit time.Duration) {
 	e.drainTill.Store(time.Now().Add(limit).UnixNano())
 	e.stopping.Store(true)
 	e.io.interrupt()

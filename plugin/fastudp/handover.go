@@ -4,42 +4,46 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/coredns/caddy"
 )
 
-// listeners is a set of listeners.
-type listeners struct {
+// A reload hands the sockets of a listener over to its successor, so that no datagram is lost that
+// the kernel has queued. Caddy hands over the first one, to a stock successor too. The others are
+// taken from the listeners that the old instance has offered.
+
+// set is a set that several goroutines use.
+type set[T comparable] struct {
 	mu  sync.Mutex
-	all []*listener
+	all []T
 }
 
 var (
-	live     listeners // those that serve
-	opened   listeners // those whose sockets are open but that do not serve yet
-	retiring listeners // those that a reload is about to replace
+	live     set[*listener] // those that serve, in the order in which they began
+	retiring set[*listener] // those that a reload is about to replace
+	opened   servers        // those that have sockets but do not serve yet
 )
 
-func (s *listeners) add(l *listener) {
+func (s *set[T]) add(x T) {
 	s.mu.Lock()
-	s.all = append(s.all, l)
+	s.all = append(s.all, x)
 	s.mu.Unlock()
 }
 
-func (s *listeners) remove(l *listener) {
+func (s *set[T]) remove(x T) {
 	s.mu.Lock()
-	s.all = slices.DeleteFunc(s.all, func(x *listener) bool { return x == l })
+	s.all = slices.DeleteFunc(s.all, func(y T) bool { return x == y })
 	s.mu.Unlock()
 }
 
-func (s *listeners) list() []*listener {
+func (s *set[T]) list() []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
 }
 
-// offer puts the listeners of the instance up for its successor, which takes the very sockets, so
-// that no datagram is lost that the kernel has queued.
+// offer puts the listeners of the instance up for its successor.
 func (t *takeover) offer() error {
 	for _, s := range t.servers {
 		if l := s.current(); l != nil {
@@ -49,44 +53,35 @@ func (t *takeover) offer() error {
 	return nil
 }
 
-// withdraw takes the offer back after a reload that failed, and closes what the failed instance has
-// opened: the kernel would give datagrams to sockets that nobody reads.
+// withdraw takes the offer back after a reload that failed.
 func (t *takeover) withdraw() error {
 	for _, s := range t.servers {
 		if l := s.current(); l != nil {
 			retiring.remove(l)
 			l.mu.Lock()
 			clear(l.shared)
+			l.filed = false
 			l.mu.Unlock()
 		}
 	}
-	for _, l := range opened.list() {
-		alive := slices.ContainsFunc(caddy.Instances(), func(i *caddy.Instance) bool { return takeoverOf(i) == l.owner })
-		if !alive {
-			l.Close()
-		}
-	}
+	opened.closeAbandoned()
 	return nil
 }
 
-// take duplicates the descriptors of up to n sockets on addr that no other successor has taken.
-func (s *listeners) take(addr string, n int) []*net.UDPConn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// take duplicates the descriptors of up to n sockets of the retiring listeners on addr, without the
+// first of each and without those that another successor has taken.
+func take(addr string, n int) []*net.UDPConn {
 	var conns []*net.UDPConn
-	for _, l := range s.all {
+	for _, l := range retiring.list() {
 		if l.addr != addr {
 			continue
 		}
 		l.mu.Lock()
-		for i, e := range l.engines {
-			if len(conns) >= n || l.closed {
-				break
-			}
+		for i := 1; i < len(l.engines) && len(conns) < n && !l.closed; i++ {
 			if l.shared[i] {
 				continue
 			}
-			if c, err := duplicate(e.io.conn()); err == nil {
+			if c, err := duplicate(l.engines[i].io.conn()); err == nil {
 				l.shared[i] = true
 				conns = append(conns, c)
 			}
@@ -108,4 +103,35 @@ func duplicate(c *net.UDPConn) (*net.UDPConn, error) {
 		return nil, err
 	}
 	return p.(*net.UDPConn), nil
+}
+
+// servers are those that have opened sockets. Caddy forgets an instance that fails to start and
+// tells nobody, and the kernel would go on giving datagrams to sockets that nobody reads.
+type servers struct{ set[*Server] }
+
+const abandonedPeriod = time.Second
+
+func (s *servers) add(x *Server) {
+	s.remove(x)
+	s.set.add(x)
+	s.watch()
+}
+
+// watch looks after the servers until they serve.
+func (s *servers) watch() {
+	time.AfterFunc(abandonedPeriod, func() {
+		s.closeAbandoned()
+		if len(s.list()) > 0 {
+			s.watch()
+		}
+	})
+}
+
+func (s *servers) closeAbandoned() {
+	for _, x := range s.list() {
+		alive := slices.ContainsFunc(caddy.Instances(), func(i *caddy.Instance) bool { return takeoverOf(i) == x.address.owner })
+		if !alive {
+			x.abandon()
+		}
+	}
 }

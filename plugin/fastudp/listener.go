@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,10 +29,15 @@ type listener struct {
 	stock      *stockConn
 	engines    []*engine
 
+	firstSocket int // the number of engines[0]'s socket among those of the address
+
 	mu       sync.Mutex
 	serving  bool
 	closed   bool
 	shared   []bool // engines[i]'s socket is its successor's too
+	lent     bool   // engines[0]'s socket is one that caddy had from a predecessor and keeps
+	filed    bool   // caddy has asked for a descriptor of it
+	started  chan struct{}
 	finished chan struct{}
 }
 
@@ -48,6 +55,7 @@ func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn) (*listen
 		proxy:    newProxyStripper(a.proxy, conns[0].LocalAddr()),
 		stock:    newStockConn(conns[0].LocalAddr(), a.opts.MaxInflight),
 		shared:   make([]bool, len(conns)),
+		started:  make(chan struct{}),
 		finished: make(chan struct{}),
 	}
 	pktinfo := wildcard(hostPort(s.Addr))
@@ -60,7 +68,6 @@ func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn) (*listen
 		}
 		l.engines = append(l.engines, e)
 	}
-	opened.add(l)
 	return l, nil
 }
 
@@ -90,7 +97,6 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 		return nil
 	}
 	l.serving = true
-	opened.remove(l)
 	failed := make(chan error, 1)
 	go func() { failed <- stock(l.stock) }()
 	select {
@@ -104,10 +110,14 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 	for _, e := range l.engines {
 		e.start()
 	}
+	close(l.started)
 	l.mu.Unlock()
 	<-l.finished
 	return nil
 }
+
+// startLimit is how long Stop waits for a start that is under way: caddy starts servers in the background.
+const startLimit = time.Second
 
 // drainLimit is how long a stopping listener goes on reading what the kernel has queued.
 const drainLimit = time.Second
@@ -118,15 +128,27 @@ const flushLimit = 100 * time.Millisecond
 // stopReading has all sockets drained and hands the last unusual messages to the stock server. A
 // reader that waits for room in the send buffer holds it up no longer than ctx.
 func (l *listener) stopReading(ctx context.Context) {
+	select {
+	case <-l.started:
+	case <-time.After(startLimit):
+	}
 	l.mu.Lock()
-	serving, shared := l.serving, append([]bool(nil), l.shared...)
+	serving, shared, lent := l.serving, slices.Clone(l.shared), l.lent || l.filed
 	l.closed = true
 	l.mu.Unlock()
 	if !serving {
 		return
 	}
 	for i, e := range l.engines {
-		e.stopReading(shared[i], drainLimit)
+		switch {
+		case shared[i]:
+			e.stopReading(0)
+		case i == 0 && lent:
+			e.stopReading(drainLimit) // a successor may read it too: it must not be detached
+		default:
+			e.io.detach()
+			e.stopReading(drainLimit)
+		}
 	}
 	for _, e := range l.engines {
 		select {
@@ -173,7 +195,6 @@ func (l *listener) Close() error {
 	}
 	l.closeSockets()
 	live.remove(l)
-	opened.remove(l)
 	close(l.finished)
 	return nil
 }
@@ -182,6 +203,14 @@ func (l *listener) closeSockets() {
 	for _, e := range l.engines {
 		e.io.close()
 	}
+}
+
+// File gives caddy a descriptor of the first socket, for the successor in a reload or an upgrade.
+func (l *listener) File() (*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.filed = true
+	return l.engines[0].io.conn().File()
 }
 
 // LocalAddr implements net.PacketConn.

@@ -1,6 +1,7 @@
 package fastudp
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/coredns/coredns/plugin"
@@ -45,14 +46,18 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Servers that share an address number their sockets on.
+// Collect implements prometheus.Collector. While a reload replaces a listener both serve, and the
+// newer one has the series.
 func (collector) Collect(ch chan<- prometheus.Metric) {
-	next := make(map[string]int)
-	for _, l := range live.list() {
+	seen := make(map[string]bool)
+	for _, l := range slices.Backward(live.list()) {
 		name := l.name()
-		for _, e := range l.engines {
-			e.collect(ch, name, strconv.Itoa(next[name]))
-			next[name]++
+		for i, e := range l.engines {
+			socket := strconv.Itoa(l.firstSocket + i)
+			if !seen[name+" "+socket] {
+				seen[name+" "+socket] = true
+				e.collect(ch, name, socket)
+			}
 		}
 	}
 }
@@ -72,7 +77,7 @@ func (e *engine) collect(ch chan<- prometheus.Metric, server, socket string) {
 	counter(pausesDesc, c.pauses.Load())
 	counter(standbysDesc, c.standbys.Load())
 	counter(spawnedDesc, c.spawned.Load())
-	gauge(inflightDesc, float64(e.inflight.Load()))
+	gauge(inflightDesc, float64(e.inflight()))
 	for d := range numDrops {
 		counter(dropsDesc, c.drops[d].Load(), d.String())
 	}

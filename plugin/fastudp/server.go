@@ -20,11 +20,12 @@ type Server struct {
 	address *address
 	index   int // among the servers of the address
 
-	mu       sync.Mutex
-	listener *listener
-	stopped  bool
-	stopOnce sync.Once
-	stopErr  error
+	mu        sync.Mutex
+	inherited []*net.UDPConn // sockets of a predecessor that caddy does not hand over
+	listener  *listener
+	stopped   bool
+	stopOnce  sync.Once
+	stopErr   error
 }
 
 func newServer(s *dnsserver.Server, a *address) *Server {
@@ -37,7 +38,8 @@ const graceTimeout = 5 * time.Second
 
 func hostPort(addr string) string { return strings.TrimPrefix(addr, transport.DNS+"://") }
 
-// ListenPacket opens the sockets, or takes those of the server that a reload replaces.
+// ListenPacket opens the sockets. In a reload caddy does not ask for it if it has the first socket of
+// the predecessor.
 func (s *Server) ListenPacket() (net.PacketConn, error) {
 	l, err := s.listen(nil)
 	if err != nil {
@@ -46,7 +48,19 @@ func (s *Server) ListenPacket() (net.PacketConn, error) {
 	return l, nil
 }
 
-// listen makes the listener from first, if any, from what a predecessor hands over and from new sockets.
+// inherit takes the sockets of the server that a reload replaces but for the first, which caddy hands over.
+func (s *Server) inherit() {
+	if !severalSockets {
+		return
+	}
+	s.inherited = take(s.Addr, s.address.share(s.index)-1)
+	if len(s.inherited) > 0 {
+		opened.add(s)
+	}
+}
+
+// listen makes the listener from first, if any, from what was inherited and from new sockets. With a
+// socket in hand it never fails for want of more: by then a reload can not be refused any longer.
 func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	want := 1
 	if severalSockets {
@@ -54,27 +68,27 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	} else {
 		log.Infof("%s: this system has one socket for the address and one system call a datagram: SOCKETS, batch and steer have no effect", s.Addr)
 	}
-	var conns []*net.UDPConn
+	s.mu.Lock()
+	conns := s.inherited
+	s.inherited = nil
+	s.mu.Unlock()
 	if first != nil {
-		conns = append(conns, first)
+		conns = append([]*net.UDPConn{first}, conns...)
 	}
-	conns = append(conns, retiring.take(s.Addr, want-len(conns))...)
 	b := s.address.opts.buffers()
-	have := len(conns)
 	addr := hostPort(s.Addr)
 	for _, c := range conns {
-		if err := b.set(c); err != nil {
-			closeAll(conns)
-			return nil, err
-		}
+		b.set(c) // as far as it goes: a size that was refused would be refused for a new socket too
 		addr = samePort(addr, c)
 	}
-	opened, err := openSockets(addr, want-have, b)
+	more, err := openSockets(addr, want-len(conns), b)
 	if err != nil {
-		closeAll(conns)
-		return nil, err
+		if len(conns) == 0 {
+			return nil, err
+		}
+		log.Errorf("%s: serving with %d sockets instead of %d: %v", s.Addr, len(conns), want, err)
 	}
-	conns = append(conns, opened...)
+	conns = append(conns, more...)
 	b.warnCapped(s.Addr, conns[0])
 	if !severalSockets {
 		// Said already.
@@ -85,14 +99,22 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.lent = first != nil
+	for i := range s.index {
+		l.firstSocket += s.address.share(i)
+	}
 	s.mu.Lock()
 	s.listener = l
+	stopped := s.stopped
 	s.mu.Unlock()
+	opened.add(s)
+	if stopped {
+		l.Close() // Stop came first
+	}
 	return l, nil
 }
 
-// ServePacket serves UDP until Stop. After a reload that brings the directive, p is the socket of
-// the stock server that retires.
+// ServePacket serves UDP until Stop. After a reload p is the first socket of the server that retires.
 func (s *Server) ServePacket(p net.PacketConn) error {
 	l, ok := p.(*listener)
 	if !ok {
@@ -104,19 +126,27 @@ func (s *Server) ServePacket(p net.PacketConn) error {
 		if l, err = s.listen(c); err != nil {
 			return err
 		}
-		s.mu.Lock()
-		stopped := s.stopped
-		s.mu.Unlock()
-		if stopped {
-			return l.Close()
-		}
 	}
+	opened.remove(s)
 	return l.serveAll(s.Server.ServePacket, func() dns.DecorateWriter {
 		if d, ok := s.address.decorators.Load(s.Server); ok {
 			return d.(dns.DecorateWriter)
 		}
 		return nil
 	})
+}
+
+// abandon closes the sockets of a server that will never serve.
+func (s *Server) abandon() {
+	s.mu.Lock()
+	conns, l := s.inherited, s.listener
+	s.inherited, s.stopped = nil, true
+	s.mu.Unlock()
+	closeAll(conns)
+	if l != nil {
+		l.Close()
+	}
+	opened.remove(s)
 }
 
 // Stop stops reading, answers what was received, and waits for handlers up to the grace time.

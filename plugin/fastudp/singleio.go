@@ -90,7 +90,7 @@ func (s *singleIO) send(rs []*reply) error {
 		case err == nil:
 			s.count.sends.Add(1)
 			s.count.sent.Add(1)
-		case isClosed(err):
+		case isClosed(err) || os.IsTimeout(err):
 			s.count.sendError("closed", len(rs)-i)
 			return err
 		default:

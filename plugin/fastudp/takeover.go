@@ -209,6 +209,7 @@ func (s *seamContext) MakeServers() ([]caddy.Server, error) {
 			continue
 		}
 		ours := newServer(stock, addresses[stock.Addr])
+		ours.inherit()
 		s.t.servers = append(s.t.servers, ours)
 		servers[i] = ours
 	}

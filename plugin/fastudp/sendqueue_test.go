@@ -1,0 +1,292 @@
+package fastudp
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func testReply(id int) *reply {
+	r := newReply()
+	r.buf, r.peer = appendTestQuery(r.buf[:0], id, 0), testPeer(id)
+	return r
+}
+
+// testQueue is a queue on a fake socket that notes what goes out in order, and whose sends wait for
+// the test when gated.
+func testQueue(t *testing.T, batch int, gated bool) (q *sendQueue, sent *[]int, gate chan struct{}) {
+	f := newFakeIO(t, 1)
+	sent = new([]int)
+	f.sent = func(id int) { *sent = append(*sent, id) } // by one sender at a time
+	gate = make(chan struct{})
+	if gated {
+		f.stall = func(int) { <-gate }
+	}
+	return newSendQueue(f, new(counters), batch), sent, gate
+}
+
+func wantInOrder(t *testing.T, sent []int, n int) {
+	t.Helper()
+	if len(sent) != n {
+		t.Fatalf("%d responses sent, want %d", len(sent), n)
+	}
+	for i, id := range sent {
+		if id != i {
+			t.Fatalf("response %d is number %d: %v", id, i, sent)
+		}
+	}
+}
+
+// TestQueueDraining leaves the responses of a batch to the reader, but no more than one system call's worth.
+func TestQueueDraining(t *testing.T) {
+	q, sent, _ := testQueue(t, 4, false)
+	q.draining.Store(true)
+	for id := range 3 {
+		q.add(testReply(id))
+	}
+	wantInOrder(t, *sent, 0)
+	q.add(testReply(3))
+	wantInOrder(t, *sent, 4)
+	q.add(testReply(4))
+	wantInOrder(t, *sent, 4)
+	q.draining.Store(false)
+	q.flush()
+	wantInOrder(t, *sent, 5)
+	q.add(testReply(5))
+	wantInOrder(t, *sent, 6)
+}
+
+// TestQueueBound fills the queue behind a send that the kernel blocks: who comes then is refused and
+// counted and does not wait, and all that was accepted goes out in order.
+func TestQueueBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, batch := range []int{1, 64, 1024} {
+			q, sent, gate := testQueue(t, batch, true)
+			limit := max(4*batch, 1024)
+			go q.add(testReply(0)) // becomes the flusher
+			synctest.Wait()
+			for id := 1; id <= limit; id++ {
+				if err := q.add(testReply(id)); err != nil {
+					t.Fatalf("response %d of a queue of %d: %v", id, limit, err)
+				}
+			}
+			for range 10 {
+				if err := q.add(testReply(9999)); !errors.Is(err, errQueueFull) {
+					t.Fatalf("a response beyond the bound: %v", err)
+				}
+			}
+			if n := q.count.drops[dropQueue].Load(); n != 10 {
+				t.Fatalf("%d drops counted", n)
+			}
+			close(gate)
+			synctest.Wait()
+			wantInOrder(t, *sent, limit+1)
+			if err := q.add(testReply(limit + 1)); err != nil {
+				t.Fatal(err)
+			}
+			wantInOrder(t, *sent, limit+2)
+		}
+	})
+}
+
+// TestQueueRoom holds the reader back while half of the queue waits behind a blocked send, and only then.
+func TestQueueRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, sent, gate := testQueue(t, 1, true)
+		q.waitRoom() // nothing to wait for
+		go q.add(testReply(0))
+		synctest.Wait()
+		half := q.limit / 2
+		for id := 1; id < half; id++ {
+			q.add(testReply(id))
+		}
+		q.waitRoom() // room enough
+		q.add(testReply(half))
+		var passed atomic.Bool
+		go func() {
+			q.waitRoom()
+			passed.Store(true)
+		}()
+		synctest.Wait()
+		if passed.Load() {
+			t.Fatal("the reader goes on with half of the queue waiting")
+		}
+		gate <- struct{}{} // the first send is done, the second takes all that waited
+		synctest.Wait()
+		if !passed.Load() {
+			t.Fatal("the reader waits though the queue is empty")
+		}
+		close(gate)
+		synctest.Wait()
+		wantInOrder(t, *sent, half+1)
+	})
+}
+
+// TestReaderHeldBack checks the same on an engine: with the kernel's send buffer full it stops reading
+// before a response is dropped, and reads on when there is room.
+func TestReaderHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 5000
+		b := newBlockable(func(int) bool { return false })
+		e, f := blockedEngine(t, b, 64, 0)
+		gate := make(chan struct{})
+		f.stall = func(int) { <-gate }
+		go e.out.add(testReply(n)) // stuck in the kernel
+		synctest.Wait()
+		f.arrive(numbers(0, n)...)
+		synctest.Wait()
+		if left := f.queued(); left < n-e.out.limit {
+			t.Errorf("the reader took %d messages while nothing could be sent", n-left)
+		}
+		close(gate)
+		synctest.Wait()
+		b.want(t, n+1, true)
+		if d := e.count.drops[dropQueue].Load(); d != 0 {
+			t.Errorf("%d responses dropped", d)
+		}
+	})
+}
+
+// TestQueueClosed refuses responses after close, forgets those that wait, and lets go of a reader
+// that is held back.
+func TestQueueClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, sent, gate := testQueue(t, 1, true)
+		go q.add(testReply(0))
+		synctest.Wait()
+		for id := 1; id <= q.limit; id++ {
+			q.add(testReply(id))
+		}
+		go q.waitRoom()
+		synctest.Wait()
+		q.close()
+		if err := q.add(testReply(1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("add after close: %v", err)
+		}
+		synctest.Wait() // a reader still held back fails the test at its end
+		close(gate)
+		synctest.Wait()
+		wantInOrder(t, *sent, 1)
+	})
+}
+
+// TestQueueSocketGone closes the queue when the socket is gone.
+func TestQueueSocketGone(t *testing.T) {
+	f := newFakeIO(t, 1)
+	q := newSendQueue(f, new(counters), 1)
+	f.close()
+	q.add(testReply(0))
+	if err := q.add(testReply(1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("add to a socket that is gone: %v", err)
+	}
+}
+
+// TestQueueRace has a writer and a reader meet in every order, with no third to help: when both are
+// through, the response is out.
+func TestQueueRace(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	const rounds = 300_000
+	until := time.Now().Add(1500 * time.Millisecond)
+	var sent atomic.Int64
+	q := newSendQueue(countIO{new(fakeIO), &sent}, new(counters), 64)
+	var begun, ended atomic.Int64
+	var sink atomic.Int64
+	delay := func(n int64) {
+		for range n {
+			sink.Add(1)
+		}
+	}
+	spin := func(done func() bool) {
+		for n := 1; !done(); n++ {
+			if n%100 == 0 {
+				runtime.Gosched()
+			}
+		}
+	}
+	go func() {
+		for round := int64(1); ; round++ {
+			spin(func() bool { return begun.Load() != round-1 })
+			if begun.Load() < 0 {
+				return
+			}
+			delay(round % 23)
+			q.add(testReply(int(round)))
+			ended.Store(round)
+		}
+	}()
+	for round := int64(1); round <= rounds; round++ {
+		q.draining.Store(true)
+		begun.Store(round)
+		delay(round % 29)
+		q.draining.Store(false)
+		q.flush()
+		spin(func() bool { return ended.Load() == round })
+		if sent.Load() != round {
+			t.Fatalf("round %d: the response lies in the queue", round)
+		}
+		if round%100 == 0 && time.Now().After(until) {
+			break
+		}
+	}
+	begun.Store(-1)
+}
+
+type countIO struct {
+	*fakeIO
+	n *atomic.Int64
+}
+
+func (c countIO) send(rs []*reply) error {
+	c.n.Add(int64(len(rs)))
+	return nil
+}
+
+// TestQueueWriters has many writers and no reader: each response goes out once, those of one writer
+// in their order.
+func TestQueueWriters(t *testing.T) {
+	const writers, each = 8, 500
+	f := newFakeIO(t, 1)
+	var last [writers]int
+	sent := 0
+	f.sent = func(id int) {
+		w, n := id/each, id%each
+		if n != last[w] {
+			t.Errorf("response %d of writer %d after %d", n, w, last[w]-1)
+		}
+		last[w] = n + 1
+		sent++
+	}
+	q := newSendQueue(f, new(counters), 64)
+	q.limit = writers * each
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for n := range each {
+				q.add(testReply(w*each + n))
+			}
+		})
+	}
+	wg.Wait()
+	if sent != writers*each {
+		t.Errorf("%d of %d responses sent", sent, writers*each)
+	}
+	if q.flushing || len(q.pending) != 0 {
+		t.Errorf("flushing %v, %d pending, after all writers are through", q.flushing, len(q.pending))
+	}
+}
+
+// TestReplyMemory keeps no response's memory beyond keepReply.
+func TestReplyMemory(t *testing.T) {
+	big := &reply{buf: make([]byte, 0, keepReply+1)}
+	big.free()
+	for range 100 {
+		if r := newReply(); r == big {
+			t.Fatal("a buffer that is too large to keep came back")
+		}
+	}
+}
