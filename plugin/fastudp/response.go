@@ -1,6 +1,7 @@
 package fastudp
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 
@@ -83,7 +84,8 @@ func (w *response) WriteMsg(m *dns.Msg) error {
 // writeTsig signs m: a plugin may sign an answer to a query that was not signed.
 func (w *response) writeTsig(m *dns.Msg, t *dns.TSIG) error {
 	secret, ok := w.server.tsigSecret[t.Hdr.Name]
-	if !ok {
+	// An answer that says that the key or the signature was bad is not signed, RFC 8945 5.3.2.
+	if signs := t.Error != dns.RcodeBadKey && t.Error != dns.RcodeBadSig; signs && !ok {
 		return dns.ErrSecret
 	}
 	data, mac, err := dns.TsigGenerate(m, secret, w.mac, w.timers)
@@ -139,6 +141,9 @@ func (w *response) TsigStatus() error { return nil }
 
 // TsigTimersOnly implements dns.ResponseWriter.
 func (w *response) TsigTimersOnly(b bool) { w.timers = b }
+
+// ConnectionState implements dns.ConnectionStater, as stock's writer does for UDP too.
+func (w *response) ConnectionState() *tls.ConnectionState { return nil }
 
 // Hijack implements dns.ResponseWriter. There is no connection to take over.
 func (w *response) Hijack() {}
