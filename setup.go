@@ -88,8 +88,8 @@ func setWhole(to *int, arg string, lo, hi int) bool {
 
 func size(field func(*listener.Options) *int) value {
 	return value{
-		accepts: fmt.Sprintf("a size from %dKiB to %dGiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB",
-			listener.MinBuffer>>10, listener.MaxBuffer>>30),
+		accepts: fmt.Sprintf("a size from %dKiB to %dMiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB",
+			listener.MinBuffer>>10, listener.MaxBuffer>>20),
 		set: func(o *listener.Options, arg string) bool {
 			n, err := humanize.ParseBytes(arg)
 			if err != nil || n < listener.MinBuffer || n > listener.MaxBuffer {
@@ -183,11 +183,11 @@ func parseProperty(c *caddy.Controller, o *listener.Options, seen map[string]str
 		return c.Errf("%s needs an argument: %s", prop, v.accepts)
 	}
 	arg := c.Val()
-	if !v.set(o, arg) {
-		return c.Errf("%s %q is not accepted: give %s", prop, arg, v.accepts)
-	}
 	if c.NextArg() {
 		return c.Errf("unexpected %q after \"%s %s\": a property takes one argument and ends its line", c.Val(), prop, arg)
+	}
+	if !v.set(o, arg) {
+		return c.Errf("%s %q is not accepted: give %s", prop, arg, v.accepts)
 	}
 	return nil
 }

@@ -35,9 +35,9 @@ func TestParse(t *testing.T) {
 		{"read buffer with a fraction", "fastudp {\nread_buffer 1.5MiB\n}", func(o *options) { o.ReadBuffer = 3 << 19 }},
 		{"read buffer quoted", "fastudp {\nread_buffer \"2 MiB\"\n}", func(o *options) { o.ReadBuffer = 2 << 20 }},
 		{"smallest read buffer", "fastudp {\nread_buffer 4096\n}", func(o *options) { o.ReadBuffer = 4096 }},
-		{"largest read buffer", "fastudp {\nread_buffer 1GiB\n}", func(o *options) { o.ReadBuffer = 1 << 30 }},
+		{"largest read buffer", "fastudp {\nread_buffer 512MiB\n}", func(o *options) { o.ReadBuffer = 512 << 20 }},
 		{"smallest write buffer", "fastudp {\nwrite_buffer 4KiB\n}", func(o *options) { o.WriteBuffer = 4096 }},
-		{"largest write buffer", "fastudp {\nwrite_buffer 1073741824\n}", func(o *options) { o.WriteBuffer = 1 << 30 }},
+		{"largest write buffer", "fastudp {\nwrite_buffer 536870912\n}", func(o *options) { o.WriteBuffer = 512 << 20 }},
 		{"steer by hash", "fastudp {\nsteer hash\n}", func(o *options) { o.Steer = listener.SteerHash }},
 		{"steer by CPU", "fastudp {\nsteer cpu\n}", func(o *options) { o.Steer = listener.SteerCPU }},
 		{"steer at random", "fastudp {\nsteer random\n}", func(o *options) { o.Steer = listener.SteerRandom }},
@@ -85,7 +85,7 @@ func TestParseErrors(t *testing.T) {
 		sockets  = "give a whole number from 1 to 1024, or auto"
 		batch    = "a whole number from 1 to 1024"
 		fairness = "a whole number from 1 to 65536"
-		size     = "a size from 4KiB to 1GiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB"
+		size     = "a size from 4KiB to 512MiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB"
 		steer    = "one of hash, cpu, random"
 		inflight = "a whole number from 0 to 1048576, 0 for no bound"
 		known    = "accepted are batch, fairness_cap, read_buffer, write_buffer, steer, max_inflight"
@@ -131,8 +131,8 @@ func TestParseErrors(t *testing.T) {
 	}{
 		{"batch", batch, "3", []string{"0", "-1", "1025", huge, "-" + huge, "many", "1.5", "0x10", "64KiB", "auto"}},
 		{"fairness_cap", fairness, "3", []string{"0", "-1", "65537", huge, "many", "1e3"}},
-		{"read_buffer", size, "1MiB", []string{"0", "-1", "-4MiB", "4095", "1073741825", "1.1GiB", "2GiB", huge, huge + "EiB", "4MiBs", "MiB", "big", "auto"}},
-		{"write_buffer", size, "1MiB", []string{"0", "-1", "4095", "3KiB", "1073741825", huge, "4Mib/s", "big"}},
+		{"read_buffer", size, "1MiB", []string{"0", "-1", "-4MiB", "4095", "536870913", "1.1GiB", "2GiB", huge, huge + "EiB", "4MiBs", "MiB", "big", "auto"}},
+		{"write_buffer", size, "1MiB", []string{"0", "-1", "4095", "3KiB", "536870913", huge, "4Mib/s", "big"}},
 		{"steer", steer, "cpu", []string{"Hash", "rand", "0"}},
 		{"max_inflight", inflight, "3", []string{"-1", "1048577", huge, "many", "none"}},
 	}

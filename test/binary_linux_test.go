@@ -24,7 +24,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	}
 	tempDirs = append(tempDirs, dir)
 	exe := filepath.Join(dir, "coredns")
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", exe, "github.com/fastudp/fastudp/cmd/coredns").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", exe, "github.com/fastudp/fastudp/cmd/coredns").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}

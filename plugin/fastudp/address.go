@@ -75,8 +75,8 @@ func (t *takeover) addresses() (map[string]*address, error) {
 				}
 				if a := ours[addr]; a == nil {
 					ours[addr] = &address{at: req.at, owner: t, opts: req.opts, decorators: decorators}
-				} else if a.opts != req.opts {
-					return nil, fmt.Errorf("plugin/fastudp: %s - the options differ from those at %s, but both blocks share the listener %s; write the same options in both or fastudp in one only", req.at, a.at, addr)
+				} else if d := req.opts.diff(a.opts); d != "" {
+					return nil, fmt.Errorf("plugin/fastudp: %s - the options differ (%s) from those at %s, but both blocks share the listener %s; write the same options in both or fastudp in one only", req.at, d, a.at, addr)
 				}
 			}
 		}

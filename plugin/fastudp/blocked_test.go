@@ -343,7 +343,7 @@ func TestTrimRace(t *testing.T) {
 				time.Sleep(time.Nanosecond)
 			}
 		})
-		for r := range 30 {
+		for r := range 10 {
 			f.arrive(numbers(r*burst, (r+1)*burst)...)
 			for left := burst; left > 0; {
 				time.Sleep(time.Nanosecond)
@@ -359,7 +359,7 @@ func TestTrimRace(t *testing.T) {
 		over.Store(true)
 		trims.Wait()
 		synctest.Wait()
-		b.want(t, 30*burst, true)
+		b.want(t, 10*burst, true)
 	})
 }
 

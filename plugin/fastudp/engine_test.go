@@ -470,6 +470,21 @@ func (s *schedule) check(fed, faults int) {
 	}
 }
 
+// awaitStop waits until an engine whose socket ends by itself has stopped.
+func awaitStop(t *testing.T, e *engine) {
+	t.Helper()
+	for _, c := range []chan struct{}{e.readDone, e.done} {
+		select {
+		case <-c:
+		case <-time.After(stuckLimit):
+			t.Fatalf("stuck\n%s", goroutines())
+		}
+		if c == e.readDone {
+			e.dismiss()
+		}
+	}
+}
+
 func goroutines() string {
 	for n := 1 << 20; ; n *= 2 {
 		b := make([]byte, n)

@@ -12,7 +12,7 @@ import (
 // over the reader's way from the handler to the empty socket, no answer may be left lying.
 func TestLateAnswer(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	io := &lateIO{fail: t.Errorf, rounds: 200_000, until: time.Now().Add(1500 * time.Millisecond)}
+	io := &lateIO{fail: t.Errorf, rounds: 200_000, until: time.Now().Add(time.Second)}
 	packets, _ := newPackets(1)
 	var handed atomic.Pointer[reply]
 	e := newEngine(io, Options{Batch: 64, FairnessCap: 256}, nil, packets, new(counters), func(e *engine, p *packet) {
@@ -40,9 +40,7 @@ func TestLateAnswer(t *testing.T) {
 		}
 	}()
 	e.start()
-	<-e.readDone
-	e.dismiss()
-	<-e.done
+	awaitStop(t, e)
 	<-writer
 }
 

@@ -16,7 +16,7 @@ func TestLateClaim(t *testing.T) {
 	for _, procs := range []int{2, 4} {
 		runtime.GOMAXPROCS(procs)
 		const batch = 64
-		io := &rushIO{fail: t.Errorf, until: time.Now().Add(700 * time.Millisecond)}
+		io := &rushIO{fail: t.Errorf, until: time.Now().Add(400 * time.Millisecond)}
 		packets, _ := newPackets(batch)
 		served := make([]atomic.Int64, batch) // by slot, how often
 		io.given = make([]int64, batch)
@@ -31,9 +31,7 @@ func TestLateClaim(t *testing.T) {
 			}
 		})
 		e.start()
-		<-e.readDone
-		e.dismiss()
-		<-e.done
+		awaitStop(t, e)
 		for i := range served {
 			if served[i].Load() != io.given[i] {
 				t.Errorf("GOMAXPROCS %d: slot %d was filled %d times and served %d times", procs, i, io.given[i], served[i].Load())

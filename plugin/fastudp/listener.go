@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -111,6 +112,8 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 		e.start()
 	}
 	close(l.started)
+	log.Infof("%s: %d sockets, batch %d, fairness cap %d, read buffer %s, steer %s, at most %d queries in handlers",
+		l.name(), len(l.engines), l.opts.Batch, l.opts.FairnessCap, l.readBuffer(), l.opts.Steer, l.opts.MaxInflight)
 	l.mu.Unlock()
 	<-l.finished
 	return nil
@@ -230,6 +233,15 @@ func (l *listener) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline implements net.PacketConn.
 func (l *listener) SetWriteDeadline(time.Time) error { return nil }
+
+// readBuffer is the size that the system granted, in words.
+func (l *listener) readBuffer() string {
+	size, ok := bufferSize(l.engines[0].io.conn(), readBuffer)
+	if !ok {
+		return "unknown"
+	}
+	return strconv.Itoa(size) + " bytes"
+}
 
 // name is the listener's server label: the address of its server block, with the real port for port 0.
 func (l *listener) name() string {

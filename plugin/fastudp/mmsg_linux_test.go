@@ -26,7 +26,6 @@ func init() {
 			return newMmsgIO(c, pktinfo, packets, batch, count)
 		},
 		exact:   true,
-		detach:  true,
 		receive: "fastudp.(*mmsgIO).receive",
 		send:    "fastudp.(*mmsgIO).send",
 	})
@@ -104,12 +103,9 @@ func TestReceiveBatches(t *testing.T) {
 // test's goroutine stay in there.
 func inNetns(t *testing.T) {
 	t.Helper()
-	old, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		t.Skip(err)
-	}
 	runtime.LockOSThread()
-	if old, err = os.Open("/proc/thread-self/ns/net"); err == nil {
+	old, err := os.Open("/proc/thread-self/ns/net")
+	if err == nil {
 		err = unix.Unshare(unix.CLONE_NEWNET)
 	}
 	if err != nil {
@@ -368,11 +364,12 @@ func TestDetach(t *testing.T) {
 			t.Run(fmt.Sprintf("%s steer %s", tt.listen, how), func(t *testing.T) {
 				const sockets, clients = 3, 60
 				var ss []*testSocket
-				addr := tt.listen
-				for range sockets {
-					s := openTestSocket(t, mmsgKind(), addr, tt.pktinfo, 64)
-					ss = append(ss, s)
-					addr = samePort(addr, s.udp)
+				conns, err := openSockets(tt.listen, sockets, buffers{read: 1 << 20})
+				if err != nil {
+					t.Skip(err)
+				}
+				for _, c := range conns {
+					ss = append(ss, newTestSocket(t, mmsgKind(), c, tt.pktinfo, 64))
 				}
 				if err := steer(ss[0].udp, how, sockets); err != nil {
 					t.Skip(err)

@@ -1,6 +1,10 @@
 package fastudp
 
-import "runtime"
+import (
+	"fmt"
+	"runtime"
+	"strings"
+)
 
 // Steer names how the kernel picks the socket of a listener that gets a datagram.
 type Steer string
@@ -21,7 +25,7 @@ const (
 	DefaultFairnessCap = 256
 	DefaultReadBuffer  = 4 << 20
 	MinBuffer          = 4 << 10
-	MaxBuffer          = 1 << 30 // setsockopt takes an int and the kernel doubles it, socket(7)
+	MaxBuffer          = 512 << 20 // the kernel doubles it and counts in an int, socket(7)
 	MaxMaxInflight     = 1 << 20
 	DefaultMaxInflight = 10000
 )
@@ -36,6 +40,24 @@ type Options struct {
 	WriteBuffer int   // SO_SNDBUF of each socket in bytes; 0 leaves the system's default
 	Steer       Steer // how the kernel picks the socket
 	MaxInflight int   // queries in handlers at once for each address, 0 is no bound
+}
+
+// diff names the options in which o and p differ.
+func (o Options) diff(p Options) string {
+	var d []string
+	add := func(name string, a, b any) {
+		if a != b {
+			d = append(d, fmt.Sprintf("%s %v, not %v", name, a, b))
+		}
+	}
+	add("sockets", o.Sockets, p.Sockets)
+	add("batch", o.Batch, p.Batch)
+	add("fairness_cap", o.FairnessCap, p.FairnessCap)
+	add("read_buffer", o.buffers().read, p.buffers().read)
+	add("write_buffer", o.WriteBuffer, p.WriteBuffer)
+	add("steer", o.Steer, p.Steer)
+	add("max_inflight", o.MaxInflight, p.MaxInflight)
+	return strings.Join(d, "; ")
 }
 
 // DefaultOptions are those of a bare "fastudp". The number of sockets follows GOMAXPROCS, which

@@ -19,7 +19,6 @@ type ioKind struct {
 	name    string
 	open    func(c *net.UDPConn, pktinfo bool, packets []packet, batch int, count *counters) (packetIO, error)
 	exact   bool // tells a datagram of maxQuery bytes from a longer one
-	detach  bool // detach does something
 	receive string
 	send    string // the functions' names in a stack trace
 }
@@ -52,13 +51,21 @@ type testSocket struct {
 
 func openTestSocket(t *testing.T, k ioKind, addr string, pktinfo bool, batch int) *testSocket {
 	t.Helper()
-	c, err := openSocket(addr, buffers{read: 1 << 20})
+	// Not of openSocket: port 0 with SO_REUSEPORT may be one that another such socket has, and for
+	// "udp" a wildcard is a socket of both families where it can be.
+	network := "udp4"
+	if strings.HasPrefix(addr, "[") {
+		network = "udp"
+	}
+	p, err := net.ListenPacket(network, addr)
 	if err != nil {
-		if strings.HasPrefix(addr, "[") {
+		if network == "udp" {
 			t.Skipf("no IPv6: %v", err)
 		}
 		t.Fatal(err)
 	}
+	c := p.(*net.UDPConn)
+	c.SetReadBuffer(1 << 20)
 	return newTestSocket(t, k, c, pktinfo, batch)
 }
 

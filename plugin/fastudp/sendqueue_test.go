@@ -61,8 +61,8 @@ func TestQueueDraining(t *testing.T) {
 	wantInOrder(t, *sent, 6)
 }
 
-// TestQueueBound fills the queue behind a send that the kernel blocks: who comes then is refused and
-// counted and does not wait, and all that was accepted goes out in order.
+// TestQueueBound has more writers than the queue holds behind a send that the kernel blocks: never
+// more than the limit wait in it, and each response is sent once or refused and counted.
 func TestQueueBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, batch := range []int{1, 64, 1024} {
@@ -75,21 +75,41 @@ func TestQueueBound(t *testing.T) {
 					t.Fatalf("response %d of a queue of %d: %v", id, limit, err)
 				}
 			}
-			for range 10 {
-				if err := q.add(testReply(9999)); !errors.Is(err, errQueueFull) {
-					t.Fatalf("a response beyond the bound: %v", err)
-				}
+			var refused atomic.Int64
+			var writers sync.WaitGroup
+			for id := limit + 1; id <= 2*limit; id++ {
+				writers.Go(func() {
+					if err := q.add(testReply(id)); err != nil {
+						if !errors.Is(err, errQueueFull) {
+							t.Errorf("response %d: %v", id, err)
+						}
+						refused.Add(1)
+					}
+				})
 			}
-			if n := q.count.drops[dropQueue].Load(); n != 10 {
-				t.Fatalf("%d drops counted", n)
-			}
-			close(gate)
 			synctest.Wait()
-			wantInOrder(t, *sent, limit+1)
-			if err := q.add(testReply(limit + 1)); err != nil {
+			q.mu.Lock()
+			if len(q.pending) != limit {
+				t.Errorf("%d responses wait in a queue of %d", len(q.pending), limit)
+			}
+			q.mu.Unlock()
+			close(gate)
+			writers.Wait()
+			synctest.Wait() // for the flusher
+			wantInOrder(t, (*sent)[:limit+1], limit+1)
+			once := make(map[int]bool)
+			for _, id := range *sent {
+				if once[id] {
+					t.Errorf("response %d was sent twice", id)
+				}
+				once[id] = true
+			}
+			if n := 2*limit + 1 - len(*sent); int64(n) != refused.Load() || uint64(n) != q.count.drops[dropQueue].Load() {
+				t.Errorf("%d responses were not sent, %d refused, %d counted", n, refused.Load(), q.count.drops[dropQueue].Load())
+			}
+			if err := q.add(testReply(2*limit + 1)); err != nil {
 				t.Fatal(err)
 			}
-			wantInOrder(t, *sent, limit+2)
 		}
 	})
 }
@@ -162,13 +182,20 @@ func TestQueueClosed(t *testing.T) {
 		for id := 1; id <= q.limit; id++ {
 			q.add(testReply(id))
 		}
-		go q.waitRoom()
+		var passed atomic.Bool
+		go func() {
+			q.waitRoom()
+			passed.Store(true)
+		}()
 		synctest.Wait()
 		q.close()
 		if err := q.add(testReply(1)); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("add after close: %v", err)
 		}
-		synctest.Wait() // a reader still held back fails the test at its end
+		synctest.Wait()
+		if !passed.Load() {
+			t.Error("the reader is still held back")
+		}
 		close(gate)
 		synctest.Wait()
 		wantInOrder(t, *sent, 1)
@@ -191,7 +218,7 @@ func TestQueueSocketGone(t *testing.T) {
 func TestQueueRace(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	const rounds = 300_000
-	until := time.Now().Add(1500 * time.Millisecond)
+	until := time.Now().Add(time.Second)
 	var sent atomic.Int64
 	q := newSendQueue(countIO{new(fakeIO), &sent}, new(counters), 64)
 	var begun, ended atomic.Int64

@@ -1,0 +1,61 @@
+package fastudp
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// gated is a handler that answers when the gate opens, as many wait for one slow upstream.
+type gated chan struct{}
+
+func (g gated) ServeDNS(_ context.Context, w dns.ResponseWriter, r *dns.Msg) {
+	<-g
+	m := new(dns.Msg)
+	m.SetReply(r)
+	w.WriteMsg(m)
+}
+
+// TestAnswersAtOnce has as many handlers as may run answer at the same moment: the kernel takes all
+// of it, one after the other, and none is dropped on the way there.
+func TestAnswersAtOnce(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	eachIO(t, func(t *testing.T, k ioKind) {
+		const n, rounds = DefaultMaxInflight, 2
+		s := openTestSocket(t, k, "127.0.0.1:0", false, DefaultBatch)
+		c := dialTest(t, s.at("127.0.0.1"))
+		wait := func(done func() bool) {
+			for end := time.Now().Add(ioLimit); !done(); time.Sleep(100 * time.Microsecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d received, %d sent, %d dropped", s.count.received.Load(), s.count.sent.Load(), s.count.drops[dropQueue].Load())
+				}
+			}
+		}
+		var gate gated
+		l := &listener{ctx: context.Background(), local: testLocal}
+		e := newEngine(s.packetIO, Options{Batch: DefaultBatch, FairnessCap: DefaultFairnessCap}, newBudget(n, 1), s.packets, s.count, l.serve)
+		for r := range rounds {
+			gate = make(gated)
+			l.handler = gate
+			if r == 0 {
+				e.start()
+			}
+			for i := 1; i <= n; i++ {
+				mustWrite(t, c, appendTestQuery(nil, i, 0))
+				if i%200 == 0 {
+					wait(func() bool { return e.inflight() == int64(i) })
+				}
+			}
+			close(gate)
+			wait(func() bool { return e.inflight() == 0 })
+			if d := s.count.drops[dropQueue].Load(); d != 0 {
+				t.Fatalf("%d of %d answers dropped", d, n)
+			}
+			wait(func() bool { return s.count.sent.Load() == uint64((r+1)*n) })
+		}
+		stopEngine(e)
+	})
+}
