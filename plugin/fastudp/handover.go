@@ -4,9 +4,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
-
-	"github.com/coredns/caddy"
 )
 
 // A reload hands the sockets of a listener over to its successor, so that no datagram is lost that
@@ -22,7 +19,7 @@ type set[T comparable] struct {
 var (
 	live     set[*listener] // those that serve, in the order in which they began
 	retiring set[*listener] // those that a reload is about to replace
-	opened   servers        // those that have sockets but do not serve yet
+	opened   set[*Server]   // those that have sockets but do not serve yet
 )
 
 func (s *set[T]) add(x T) {
@@ -53,7 +50,8 @@ func (t *takeover) offer() error {
 	return nil
 }
 
-// withdraw takes the offer back after a reload that failed.
+// withdraw takes the offer back after a reload that failed, and closes what was opened on our
+// addresses: the kernel would give datagrams to sockets that nobody reads.
 func (t *takeover) withdraw() error {
 	for _, s := range t.servers {
 		if l := s.current(); l != nil {
@@ -64,7 +62,11 @@ func (t *takeover) withdraw() error {
 			l.mu.Unlock()
 		}
 	}
-	opened.closeAbandoned()
+	for _, s := range opened.list() {
+		if slices.ContainsFunc(t.servers, func(mine *Server) bool { return mine.Addr == s.Addr }) {
+			s.abandon()
+		}
+	}
 	return nil
 }
 
@@ -103,35 +105,4 @@ func duplicate(c *net.UDPConn) (*net.UDPConn, error) {
 		return nil, err
 	}
 	return p.(*net.UDPConn), nil
-}
-
-// servers are those that have opened sockets. Caddy forgets an instance that fails to start and
-// tells nobody, and the kernel would go on giving datagrams to sockets that nobody reads.
-type servers struct{ set[*Server] }
-
-const abandonedPeriod = time.Second
-
-func (s *servers) add(x *Server) {
-	s.remove(x)
-	s.set.add(x)
-	s.watch()
-}
-
-// watch looks after the servers until they serve.
-func (s *servers) watch() {
-	time.AfterFunc(abandonedPeriod, func() {
-		s.closeAbandoned()
-		if len(s.list()) > 0 {
-			s.watch()
-		}
-	})
-}
-
-func (s *servers) closeAbandoned() {
-	for _, x := range s.list() {
-		alive := slices.ContainsFunc(caddy.Instances(), func(i *caddy.Instance) bool { return takeoverOf(i) == x.address.owner })
-		if !alive {
-			x.abandon()
-		}
-	}
 }

@@ -23,6 +23,7 @@ type Server struct {
 	mu        sync.Mutex
 	inherited []*net.UDPConn // sockets of a predecessor that caddy does not hand over
 	listener  *listener
+	serving   bool // ServePacket has been called
 	stopped   bool
 	stopOnce  sync.Once
 	stopErr   error
@@ -57,6 +58,16 @@ func (s *Server) inherit() {
 	if len(s.inherited) > 0 {
 		opened.add(s)
 	}
+}
+
+// orphanedAfter is how long sockets may be open before they are served. Caddy serves them at once
+// unless another listener fails to open, of which it tells nobody.
+const orphanedAfter = 3 * time.Second
+
+// await has the sockets closed if they are not served soon.
+func (s *Server) await() {
+	opened.add(s)
+	time.AfterFunc(orphanedAfter, s.abandon)
 }
 
 // listen makes the listener from first, if any, from what was inherited and from new sockets. With a
@@ -105,9 +116,11 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	}
 	s.mu.Lock()
 	s.listener = l
-	stopped := s.stopped
+	stopped, serving := s.stopped, s.serving
 	s.mu.Unlock()
-	opened.add(s)
+	if !serving {
+		s.await()
+	}
 	if stopped {
 		l.Close() // Stop came first
 	}
@@ -116,7 +129,18 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 
 // ServePacket serves UDP until Stop. After a reload p is the first socket of the server that retires.
 func (s *Server) ServePacket(p net.PacketConn) error {
+	s.mu.Lock()
+	s.serving = true
+	s.mu.Unlock()
+	opened.remove(s)
 	l, ok := p.(*listener)
+	if ok && s.current() == nil {
+		// The machine stood still for so long that the sockets were taken for orphans.
+		var err error
+		if l, err = s.listen(nil); err != nil {
+			return err
+		}
+	}
 	if !ok {
 		c, ok := p.(*net.UDPConn)
 		if !ok {
@@ -127,7 +151,6 @@ func (s *Server) ServePacket(p net.PacketConn) error {
 			return err
 		}
 	}
-	opened.remove(s)
 	return l.serveAll(s.Server.ServePacket, func() dns.DecorateWriter {
 		if d, ok := s.address.decorators.Load(s.Server); ok {
 			return d.(dns.DecorateWriter)
@@ -136,17 +159,21 @@ func (s *Server) ServePacket(p net.PacketConn) error {
 	})
 }
 
-// abandon closes the sockets of a server that will never serve.
+// abandon closes the sockets of a server that will not serve.
 func (s *Server) abandon() {
 	s.mu.Lock()
+	if s.serving {
+		s.mu.Unlock()
+		return
+	}
 	conns, l := s.inherited, s.listener
-	s.inherited, s.stopped = nil, true
+	s.inherited, s.listener = nil, nil
 	s.mu.Unlock()
+	opened.remove(s)
 	closeAll(conns)
 	if l != nil {
 		l.Close()
 	}
-	opened.remove(s)
 }
 
 // Stop stops reading, answers what was received, and waits for handlers up to the grace time.
