@@ -392,13 +392,13 @@ func TestCheap(t *testing.T) {
 		if pauses != batches/4 {
 			t.Errorf("%d pauses in %d batches", pauses, batches)
 		}
-		if standbys > batches/4 {
+		if standbys > batches/2 {
 			t.Errorf("%d standbys readied for %d batches", standbys, batches)
 		}
 		if spawned > 100 {
 			t.Errorf("%d workers started", spawned)
 		}
-		if n := sends.Load(); n > batches+batches/4 {
+		if n := sends.Load(); n > batches+batches/2 {
 			t.Errorf("%d sends for %d batches", n, batches)
 		}
 

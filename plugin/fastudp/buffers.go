@@ -3,6 +3,7 @@ package fastudp
 import (
 	"fmt"
 	"net"
+	"sync"
 )
 
 // buffers are the sizes that the sockets of a listener shall have, in bytes as for setsockopt; 0 for
@@ -30,6 +31,26 @@ func (b buffers) set(c *net.UDPConn) error {
 	}
 	return nil
 }
+
+// reset sets the sizes of a socket that another listener has used.
+func (b buffers) reset(c *net.UDPConn) error {
+	if b.write == 0 {
+		if size, ok := defaultWriteBuffer(); ok {
+			b.write = size
+		}
+	}
+	return b.set(c)
+}
+
+// defaultWriteBuffer is what a fresh socket has.
+var defaultWriteBuffer = sync.OnceValues(func() (int, bool) {
+	p, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return 0, false
+	}
+	defer p.Close()
+	return bufferSize(p.(*net.UDPConn), writeBuffer)
+})
 
 // warnCapped says once for a listener what the system did not grant.
 func (b buffers) warnCapped(addr string, c *net.UDPConn) {

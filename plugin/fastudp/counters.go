@@ -35,12 +35,11 @@ const (
 	dropResponse             // a response, not a query
 	dropProxy                // no or a bad PROXY header
 	dropUnusual              // the path for unusual messages is full
-	dropQueue                // the send queue is full
 	numDrops
 )
 
 func (d drop) String() string {
-	return [numDrops]string{"inflight", "short", "response", "proxy", "unusual", "queue"}[d]
+	return [numDrops]string{"inflight", "short", "response", "proxy", "unusual"}[d]
 }
 
 // unusual is a reason for which a message takes the stock path.

@@ -23,7 +23,7 @@ type engine struct {
 	budget  *budget // nil is no bound
 	cap     int     // messages served before a pause
 	packets []packet
-	size    int // of packets
+	size    int // packets to receive at once
 	served  int // since the socket was last empty; the reader's alone
 
 	_ [64]byte
@@ -70,7 +70,7 @@ type worker struct {
 
 func newEngine(io packetIO, o Options, b *budget, packets []packet, count *counters, serve func(*engine, *packet)) *engine {
 	e := &engine{
-		io: io, serve: serve, budget: b, cap: o.FairnessCap, packets: packets, size: len(packets), count: count,
+		io: io, serve: serve, budget: b, cap: o.FairnessCap, packets: packets, size: min(len(packets), o.FairnessCap), count: count,
 		readDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.out = newSendQueue(io, count, o.Batch)

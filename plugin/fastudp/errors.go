@@ -7,9 +7,8 @@ import (
 )
 
 var (
-	errQueueFull = errors.New("fastudp: the send queue is full")
-	errTooLong   = errors.New("fastudp: message too long for a UDP datagram")
-	errNoPacket  = errors.New("fastudp: the listener is read by its own workers")
+	errTooLong  = errors.New("fastudp: message too long for a UDP datagram")
+	errNoPacket = errors.New("fastudp: the listener is read by its own workers")
 )
 
 func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) }

@@ -70,16 +70,23 @@ func (t *takeover) withdraw() error {
 	return nil
 }
 
-// take duplicates the descriptors of up to n sockets of the retiring listeners on addr, without the
-// first of each and without those that another successor has taken.
+// take duplicates the descriptors of up to n sockets of the retiring listeners on addr, without those
+// that caddy hands over, which count as one, and without those that another successor has taken.
 func take(addr string, n int) []*net.UDPConn {
 	var conns []*net.UDPConn
+	caddys := 0
 	for _, l := range retiring.list() {
 		if l.addr != addr {
 			continue
 		}
+		first := 0
+		if l.caddyHas() {
+			first = 1
+			n -= 1 - caddys
+			caddys = 1
+		}
 		l.mu.Lock()
-		for i := 1; i < len(l.engines) && len(conns) < n && !l.closed; i++ {
+		for i := first; i < len(l.engines) && len(conns) < n && !l.closed; i++ {
 			if l.shared[i] {
 				continue
 			}

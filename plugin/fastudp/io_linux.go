@@ -16,7 +16,11 @@ func newIO(c *net.UDPConn, pktinfo bool, o Options, packets []packet, count *cou
 		})
 		return newSingleIO(c, pktinfo, count), nil
 	}
-	return newMmsgIO(c, pktinfo, packets, o.Batch, count)
+	m, err := newMmsgIO(c, pktinfo, packets, o.Batch, count)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 var warnSingle sync.Once

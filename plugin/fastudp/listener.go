@@ -48,13 +48,15 @@ type handler interface {
 }
 
 // newListener makes the listener of s from open sockets, which it owns from then on even if it fails.
-func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn) (*listener, error) {
+// If the first is lent by caddy it is too late to refuse, and it serves even if others can not.
+func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn, lent bool) (*listener, error) {
 	l := &listener{
+		lent: lent,
 		addr: s.Addr, owner: a.owner, local: conns[0].LocalAddr(), opts: a.opts,
 		handler: s, tsigSecret: s.TsigSecret,
 		ctx:      context.WithValue(context.WithValue(context.Background(), dnsserver.Key{}, s), dnsserver.LoopKey{}, 0),
 		proxy:    newProxyStripper(a.proxy, conns[0].LocalAddr()),
-		stock:    newStockConn(conns[0].LocalAddr(), a.opts.MaxInflight),
+		stock:    newStockConn(conns[0].LocalAddr(), a.opts.MaxInflight, a.servers),
 		shared:   make([]bool, len(conns)),
 		started:  make(chan struct{}),
 		finished: make(chan struct{}),
@@ -62,6 +64,11 @@ func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn) (*listen
 	pktinfo := wildcard(hostPort(s.Addr))
 	for i, c := range conns {
 		e, err := l.newEngine(c, a, pktinfo)
+		if err != nil && lent && i > 0 {
+			log.Errorf("%s: serving without socket %d of %d: %v", s.Addr, i+1, len(conns), err)
+			c.Close()
+			continue
+		}
 		if err != nil {
 			closeAll(conns[i:])
 			l.closeSockets()
@@ -129,8 +136,8 @@ const drainLimit = time.Second
 const flushLimit = 100 * time.Millisecond
 
 // stopReading has all sockets drained and hands the last unusual messages to the stock server. A
-// reader that waits for room in the send buffer holds it up no longer than ctx.
-func (l *listener) stopReading(ctx context.Context) {
+// reader that waits for room in the send buffer does not hold it up.
+func (l *listener) stopReading() {
 	select {
 	case <-l.started:
 	case <-time.After(startLimit):
@@ -142,6 +149,9 @@ func (l *listener) stopReading(ctx context.Context) {
 	if !serving {
 		return
 	}
+	end := time.Now().Add(drainLimit)
+	ctx, cancel := context.WithDeadline(context.Background(), end)
+	defer cancel()
 	for i, e := range l.engines {
 		switch {
 		case shared[i]:
@@ -160,7 +170,7 @@ func (l *listener) stopReading(ctx context.Context) {
 		}
 		e.dismiss()
 	}
-	l.stock.drain(drainLimit)
+	l.stock.drain(end)
 }
 
 // wait returns when no handler is left or ctx ends.
@@ -191,8 +201,9 @@ func (l *listener) Close() error {
 		return nil
 	default:
 	}
+	end := time.Now().Add(flushLimit)
 	for _, e := range l.engines {
-		e.io.conn().SetWriteDeadline(time.Now().Add(flushLimit))
+		e.io.conn().SetWriteDeadline(end)
 		e.out.flush()
 		e.out.close()
 	}
@@ -208,6 +219,13 @@ func (l *listener) closeSockets() {
 	}
 }
 
+// hidden is a listener without its File method. A stock successor would not take PROXY headers off a
+// socket that caddy hands over, only off one that it opens itself.
+type hidden struct {
+	net.PacketConn
+	listener *listener
+}
+
 // File gives caddy a descriptor of the first socket, for the successor in a reload or an upgrade.
 func (l *listener) File() (*os.File, error) {
 	l.mu.Lock()
@@ -215,6 +233,9 @@ func (l *listener) File() (*os.File, error) {
 	l.filed = true
 	return l.engines[0].io.conn().File()
 }
+
+// caddyHas says whether caddy hands the first socket over to a successor.
+func (l *listener) caddyHas() bool { return l.lent || l.proxy == nil }
 
 // LocalAddr implements net.PacketConn.
 func (l *listener) LocalAddr() net.Addr { return l.local }

@@ -72,19 +72,14 @@ func newMmsgIO(c *net.UDPConn, pktinfo bool, packets []packet, batch int, count 
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTurn()
-	if err != nil {
-		return nil, err
-	}
 	m := &mmsgIO{
-		udp: c, raw: raw, pktinfo: pktinfo, count: count, turn: t,
+		udp: c, raw: raw, pktinfo: pktinfo, count: count,
 		rx: newVector(len(packets)), tx: newVector(batch),
 	}
 	var family int
 	if e := raw.Control(func(fd uintptr) {
 		family, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
 	}); e != nil || err != nil {
-		t.close()
 		return nil, os.NewSyscallError("getsockopt", err)
 	}
 	m.inet6 = family == unix.AF_INET6
@@ -94,6 +89,7 @@ func newMmsgIO(c *net.UDPConn, pktinfo bool, packets []packet, batch int, count 
 		m.rx.iovs[i].SetLen(len(buf))
 		m.rearm(i)
 	}
+	m.turn = newTurn()
 	m.rxFunc, m.txFunc = m.recvmmsg, m.sendmmsg
 	return m, nil
 }

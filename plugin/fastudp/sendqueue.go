@@ -28,13 +28,13 @@ func (r *reply) free() {
 	}
 }
 
-// sendQueue holds the responses of one socket until its one flusher sends them. Who appends never
-// waits for the kernel unless it finds no flusher and becomes it.
+// sendQueue holds the responses of one socket until its one flusher sends them. Who appends waits for
+// the kernel only if it finds no flusher and becomes it, or if the flusher has fallen far behind.
 type sendQueue struct {
 	io    packetIO
 	count *counters
 	batch int // so many are worth a system call of their own
-	limit int // so many may wait
+	limit int // so many may be pending; who brings more waits, as for a full send buffer with stock
 
 	// draining says that a reader will flush when its batch is done. The reader clears it and then
 	// flushes; a writer appends and then looks: one of the two sees the other.
@@ -57,16 +57,13 @@ func newSendQueue(io packetIO, count *counters, batch int) *sendQueue {
 // add queues r, which the queue then owns, and sees to it that somebody sends it.
 func (q *sendQueue) add(r *reply) error {
 	q.mu.Lock()
+	for len(q.pending) >= q.limit && q.flushing && !q.closed {
+		q.room.Wait()
+	}
 	if q.closed {
 		q.mu.Unlock()
 		r.free()
 		return net.ErrClosed
-	}
-	if len(q.pending) >= q.limit {
-		q.mu.Unlock()
-		r.free()
-		q.count.drops[dropQueue].Add(1)
-		return errQueueFull
 	}
 	q.pending = append(q.pending, r)
 	full := len(q.pending) >= q.batch

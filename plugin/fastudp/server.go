@@ -46,6 +46,9 @@ func (s *Server) ListenPacket() (net.PacketConn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.proxy != nil {
+		return hidden{l, l}, nil
+	}
 	return l, nil
 }
 
@@ -54,7 +57,7 @@ func (s *Server) inherit() {
 	if !severalSockets {
 		return
 	}
-	s.inherited = take(s.Addr, s.address.share(s.index)-1)
+	s.inherited = take(s.Addr, s.address.share(s.index))
 	if len(s.inherited) > 0 {
 		opened.add(s)
 	}
@@ -89,7 +92,7 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	b := s.address.opts.buffers()
 	addr := hostPort(s.Addr)
 	for _, c := range conns {
-		b.set(c) // as far as it goes: a size that was refused would be refused for a new socket too
+		b.reset(c) // as far as it goes: a size that was refused would be refused for a new socket too
 		addr = samePort(addr, c)
 	}
 	more, err := openSockets(addr, want-len(conns), b)
@@ -106,11 +109,10 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	} else if err := steer(conns[0], s.address.opts.Steer, s.address.sockets()); err != nil {
 		log.Warningf("%s: steer %s is not to be had, the kernel's hash picks the socket: %v", s.Addr, s.address.opts.Steer, err)
 	}
-	l, err := newListener(s.Server, s.address, conns)
+	l, err := newListener(s.Server, s.address, conns, first != nil)
 	if err != nil {
 		return nil, err
 	}
-	l.lent = first != nil
 	for i := range s.index {
 		l.firstSocket += s.address.share(i)
 	}
@@ -133,6 +135,9 @@ func (s *Server) ServePacket(p net.PacketConn) error {
 	s.serving = true
 	s.mu.Unlock()
 	opened.remove(s)
+	if h, ok := p.(hidden); ok {
+		p = h.listener
+	}
 	l, ok := p.(*listener)
 	if ok && s.current() == nil {
 		// The machine stood still for so long that the sockets were taken for orphans.
@@ -192,7 +197,7 @@ func (s *Server) Stop() error {
 			s.stopErr = s.Server.Stop()
 			return
 		}
-		l.stopReading(ctx)
+		l.stopReading()
 		var wg sync.WaitGroup
 		wg.Go(func() { s.stopErr = s.Server.Stop() })
 		err := l.wait(ctx)

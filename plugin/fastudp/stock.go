@@ -15,7 +15,7 @@ import (
 
 // stockConn is the packet connection that the embedded stock server reads unusual messages from and
 // writes their answers to. Stock starts a goroutine for each message, so the number of messages
-// that are neither answered nor forgotten is bounded here.
+// that are not answered is bounded here, those left out that are older than any handler should take.
 type stockConn struct {
 	local net.Addr
 	limit int
@@ -30,12 +30,13 @@ type stockConn struct {
 	// sessions has what an answer needs by the address that the stock server got from us: the same
 	// pointer comes back with the answer. An entry goes when nothing refers to the address any more.
 	sessions map[weak.Pointer[net.UDPAddr]]*session
-	open     int // sessions without an answer
+	open     recent // sessions without an answer
 }
 
 type session struct {
 	engine   *engine
 	peer     peer
+	slot     int64 // in stockConn.open
 	answered bool
 }
 
@@ -48,10 +49,12 @@ type stockMessage struct {
 // stockQueue is how many unusual messages may wait for the stock server's reader.
 const stockQueue = 256
 
-func newStockConn(local net.Addr, limit int) *stockConn {
+// newStockConn makes one of the given number on an address.
+func newStockConn(local net.Addr, limit, servers int) *stockConn {
 	if limit == 0 {
 		limit = DefaultMaxInflight
 	}
+	limit = max(limit/servers, 1)
 	return &stockConn{
 		local: local, limit: limit,
 		queue:    make(chan stockMessage, stockQueue),
@@ -87,21 +90,28 @@ func (c *stockConn) open1(e *engine, to *net.UDPAddr, from peer) bool {
 	key := weak.Make(to)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open >= c.limit {
+	s := &session{engine: e, peer: from, slot: c.open.now()}
+	if c.open.total >= c.limit {
 		return false
 	}
-	c.open++
-	c.sessions[key] = &session{engine: e, peer: from}
+	c.open.add(s.slot)
+	c.sessions[key] = s
 	runtime.AddCleanup(to, c.forget, key)
 	return true
+}
+
+// close1 ends the session's share in the bound, once.
+func (c *stockConn) close1(s *session) {
+	if !s.answered {
+		s.answered = true
+		c.open.remove(s.slot)
+	}
 }
 
 func (c *stockConn) forget(key weak.Pointer[net.UDPAddr]) {
 	c.mu.Lock()
 	if s := c.sessions[key]; s != nil {
-		if !s.answered {
-			c.open--
-		}
+		c.close1(s)
 		delete(c.sessions, key)
 	}
 	c.mu.Unlock()
@@ -135,10 +145,7 @@ func (c *stockConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 		c.mu.Unlock()
 		return 0, net.InvalidAddrError("fastudp: not the address of a query")
 	}
-	if !s.answered {
-		s.answered = true
-		c.open--
-	}
+	c.close1(s)
 	c.mu.Unlock()
 	w := response{engine: s.engine, peer: s.peer}
 	return w.Write(b)
@@ -148,9 +155,9 @@ func (c *stockConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 func (c *stockConn) LocalAddr() net.Addr { return c.local }
 
 // SetReadDeadline implements net.PacketConn. The stock server sets one before each read, which need
-// not end ours, and one in the past to stop.
+// not end ours, and the second 1 of 1970 to stop.
 func (c *stockConn) SetReadDeadline(t time.Time) error {
-	if !t.IsZero() && t.Before(time.Now()) {
+	if !t.IsZero() && !t.After(time.Unix(1, 0)) {
 		c.stopOnce.Do(func() { close(c.stop) })
 	}
 	return nil
@@ -168,9 +175,9 @@ func (c *stockConn) Close() error {
 	return nil
 }
 
-// drain returns when the stock server has read what was queued, or after limit.
-func (c *stockConn) drain(limit time.Duration) {
-	for end := time.Now().Add(limit); len(c.queue) > 0 && time.Now().Before(end); {
+// drain returns when the stock server has read what was queued, or at end.
+func (c *stockConn) drain(end time.Time) {
+	for len(c.queue) > 0 && time.Now().Before(end) {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -23,7 +23,7 @@ type stockTest struct {
 }
 
 func newStockTest(t *testing.T, limit int) *stockTest {
-	s := &stockTest{stockConn: newStockConn(testLocal, limit)}
+	s := &stockTest{stockConn: newStockConn(testLocal, limit, 1)}
 	f := newFakeIO(t, 1)
 	f.sent = func(id int) {
 		s.mu.Lock()
@@ -65,7 +65,7 @@ func (s *stockTest) answer(t *testing.T, id int, addr net.Addr) {
 func (s *stockTest) sessionsNow() (open, all int) {
 	s.stockConn.mu.Lock()
 	defer s.stockConn.mu.Unlock()
-	return s.open, len(s.sessions)
+	return s.open.total, len(s.sessions)
 }
 
 // collectUntil runs the collector until its clean-ups have done what they shall.
@@ -128,7 +128,7 @@ func TestStockBounds(t *testing.T) {
 
 // TestStockDefaultLimit has no more messages unanswered than the default bound when max_inflight is 0.
 func TestStockDefaultLimit(t *testing.T) {
-	if c := newStockConn(testLocal, 0); c.limit != DefaultMaxInflight {
+	if c := newStockConn(testLocal, 0, 1); c.limit != DefaultMaxInflight {
 		t.Errorf("the limit is %d", c.limit)
 	}
 }
@@ -271,7 +271,7 @@ func TestStockProxied(t *testing.T) {
 func TestStockDeadline(t *testing.T) {
 	ends := map[string]func(*stockTest){
 		"SetReadDeadline": func(s *stockTest) { s.SetReadDeadline(time.Unix(1, 0)) },
-		"SetDeadline":     func(s *stockTest) { s.SetDeadline(time.Now().Add(-time.Second)) },
+		"SetDeadline":     func(s *stockTest) { s.SetDeadline(time.Unix(1, 0)) },
 		"Close":           func(s *stockTest) { s.Close() },
 	}
 	for name, end := range ends {
@@ -279,6 +279,7 @@ func TestStockDeadline(t *testing.T) {
 			s := newStockTest(t, 10)
 			s.SetReadDeadline(time.Now().Add(time.Hour))
 			s.SetReadDeadline(time.Time{})
+			s.SetReadDeadline(time.Now().Add(-time.Minute)) // the machine stood still after it was computed
 			s.giveID(1)
 			s.read(t)
 			ended := make(chan error)
@@ -313,18 +314,18 @@ func TestStockReady(t *testing.T) {
 // TestStockDrain waits until the queue has been read, or for the limit.
 func TestStockDrain(t *testing.T) {
 	s := newStockTest(t, 100)
-	s.drain(time.Hour) // nothing to wait for
+	s.drain(time.Now().Add(time.Hour)) // nothing to wait for
 	for id := range 50 {
 		s.giveID(id)
 	}
 	began := time.Now()
-	s.drain(20 * time.Millisecond)
+	s.drain(time.Now().Add(20 * time.Millisecond))
 	if d := time.Since(began); d < 20*time.Millisecond {
 		t.Errorf("drain gave up after %v", d)
 	}
 	drained := make(chan struct{})
 	go func() {
-		s.drain(time.Hour)
+		s.drain(time.Now().Add(time.Hour))
 		close(drained)
 	}()
 	for range 49 {
@@ -381,11 +382,45 @@ func TestStockConcurrent(t *testing.T) {
 		})
 	}
 	given.Wait()
-	s.drain(stuckLimit)
+	s.drain(time.Now().Add(stuckLimit))
 	s.Close()
 	answered.Wait()
 	if accepted == 0 || len(s.sent) != replied {
 		t.Errorf("%d accepted, %d replied, %d sent", accepted, replied, len(s.sent))
 	}
 	collectUntil(t, func() bool { open, all := s.sessionsNow(); return open == 0 && all == 0 })
+}
+
+// TestStockForgetsInTime has as many messages as may be open never be answered, with their addresses
+// kept: after a while they count no more, without the help of the collector.
+func TestStockForgetsInTime(t *testing.T) {
+	const limit = 10
+	s := newStockTest(t, limit)
+	now := time.Now()
+	s.open.clock = func() time.Time { return now }
+	kept := make(map[int]net.Addr)
+	for round := range 3 {
+		for i := range limit {
+			if !s.giveID(round*limit + i) {
+				t.Fatalf("round %d: message %d is refused", round, i)
+			}
+			id, addr := s.read(t)
+			kept[id] = addr
+		}
+		if s.giveID(999) {
+			t.Fatal("there is room beyond the limit")
+		}
+		now = now.Add((recentSeconds - 1) * time.Second)
+		if s.giveID(999) {
+			t.Fatal("messages are forgotten too early")
+		}
+		now = now.Add(time.Second)
+	}
+	// An answer after all takes back nothing that is forgotten already.
+	for id, addr := range kept {
+		s.answer(t, id, addr)
+	}
+	if open, _ := s.sessionsNow(); open != 0 {
+		t.Errorf("%d sessions are open", open)
+	}
 }

@@ -2,6 +2,7 @@ package fastudp
 
 import (
 	"os"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,22 +20,28 @@ type turn struct {
 	buf    [8]byte
 }
 
-func newTurn() (*turn, error) {
+// newTurn makes a turn. If the process has no descriptor left it can only yield to the scheduler.
+func newTurn() *turn {
+	t := new(turn)
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
-		return nil, os.NewSyscallError("eventfd", err)
+		return t
 	}
-	t := &turn{file: os.NewFile(uintptr(fd), "eventfd")}
+	t.file = os.NewFile(uintptr(fd), "eventfd")
 	if t.raw, err = t.file.SyscallConn(); err != nil {
-		t.file.Close()
-		return nil, err
+		t.close()
+		return t
 	}
 	t.pass1 = t.step
-	return t, nil
+	return t
 }
 
 // pass returns when the scheduler has run what was ready and has looked for more.
 func (t *turn) pass() {
+	if t.file == nil {
+		runtime.Gosched()
+		return
+	}
 	t.parked = false
 	t.raw.Read(t.pass1) // an error means closed, by our own stop
 }
@@ -50,4 +57,8 @@ func (t *turn) step(fd uintptr) bool {
 	return true
 }
 
-func (t *turn) close() { t.file.Close() }
+func (t *turn) close() {
+	if t.file != nil {
+		t.file.Close()
+	}
+}
