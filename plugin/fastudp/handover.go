@@ -43,7 +43,7 @@ func (s *set[T]) list() []T {
 // offer puts the listeners of the instance up for its successor.
 func (t *takeover) offer() error {
 	for _, s := range t.servers {
-		if l := s.current(); l != nil {
+		if l := s.await(); l != nil {
 			retiring.add(l)
 		}
 	}

@@ -126,9 +126,6 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 	return nil
 }
 
-// startLimit is how long Stop waits for a start that is under way: caddy starts servers in the background.
-const startLimit = time.Second
-
 // drainLimit is how long a stopping listener goes on reading what the kernel has queued.
 const drainLimit = time.Second
 

@@ -54,6 +54,7 @@ type mmsgIO struct {
 	turn    *turn
 
 	rx     *vector
+	rxMax  int // messages to receive at once
 	rxWait bool
 	rxN    int
 	rxErr  error
@@ -108,7 +109,7 @@ func (m *mmsgIO) rearm(i int) {
 }
 
 func (m *mmsgIO) receive(ps []packet, wait bool) (int, bool, error) {
-	m.rxWait, m.waited, m.rxN, m.rxErr = wait, false, 0, nil
+	m.rxMax, m.rxWait, m.waited, m.rxN, m.rxErr = len(ps), wait, false, 0, nil
 	if err := m.raw.Read(m.rxFunc); err != nil {
 		m.udp.SetReadDeadline(time.Time{})
 		return 0, m.waited, err
@@ -125,7 +126,7 @@ func (m *mmsgIO) receive(ps []packet, wait bool) (int, bool, error) {
 // that may: it would give the processor away whenever one takes longer than 20 us.
 func (m *mmsgIO) recvmmsg(fd uintptr) bool {
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&m.rx.msgs[0])), uintptr(len(m.rx.msgs)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&m.rx.msgs[0])), uintptr(m.rxMax), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			m.rxN = int(n)

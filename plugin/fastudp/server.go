@@ -23,6 +23,7 @@ type Server struct {
 	mu        sync.Mutex
 	inherited []*net.UDPConn // sockets of a predecessor that caddy does not hand over
 	listener  *listener
+	listens   chan struct{} // closed when listener is set first
 	serving   bool // ServePacket has been called
 	stopped   bool
 	stopOnce  sync.Once
@@ -31,7 +32,7 @@ type Server struct {
 
 func newServer(s *dnsserver.Server, a *address) *Server {
 	a.started++
-	return &Server{Server: s, address: a, index: a.started - 1}
+	return &Server{Server: s, address: a, index: a.started - 1, listens: make(chan struct{})}
 }
 
 // graceTimeout is stock's: so long Stop waits for handlers.
@@ -67,8 +68,8 @@ func (s *Server) inherit() {
 // unless another listener fails to open, of which it tells nobody.
 const orphanedAfter = 3 * time.Second
 
-// await has the sockets closed if they are not served soon.
-func (s *Server) await() {
+// watch has the sockets closed if they are not served soon.
+func (s *Server) watch() {
 	opened.add(s)
 	time.AfterFunc(orphanedAfter, s.abandon)
 }
@@ -118,10 +119,15 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	}
 	s.mu.Lock()
 	s.listener = l
+	select {
+	case <-s.listens:
+	default:
+		close(s.listens)
+	}
 	stopped, serving := s.stopped, s.serving
 	s.mu.Unlock()
 	if !serving {
-		s.await()
+		s.watch()
 	}
 	if stopped {
 		l.Close() // Stop came first
@@ -186,8 +192,8 @@ func (s *Server) Stop() error {
 	s.stopOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), graceTimeout)
 		defer cancel()
+		l := s.await()
 		s.mu.Lock()
-		l := s.listener
 		s.stopped = true
 		s.mu.Unlock()
 		if l != nil {
@@ -208,6 +214,19 @@ func (s *Server) Stop() error {
 		}
 	})
 	return s.stopErr
+}
+
+// startLimit is how long a stop or a reload waits for a start that is under way: caddy starts servers
+// in the background.
+const startLimit = time.Second
+
+// await is the listener, when there is one.
+func (s *Server) await() *listener {
+	select {
+	case <-s.listens:
+	case <-time.After(startLimit):
+	}
+	return s.current()
 }
 
 // current is the listener, nil before there is one.
