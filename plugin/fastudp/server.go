@@ -24,7 +24,7 @@ type Server struct {
 	inherited []*net.UDPConn // sockets of a predecessor that caddy does not hand over
 	listener  *listener
 	listens   chan struct{} // closed when listener is set first
-	serving   bool // ServePacket has been called
+	serving   bool          // ServePacket has been called
 	stopped   bool
 	stopOnce  sync.Once
 	stopErr   error
