@@ -3,6 +3,7 @@ package fastudp
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,10 +11,10 @@ import (
 )
 
 // gated is a handler that answers when the gate opens, as many wait for one slow upstream.
-type gated chan struct{}
+type gated struct{ gate atomic.Pointer[chan struct{}] }
 
-func (g gated) ServeDNS(_ context.Context, w dns.ResponseWriter, r *dns.Msg) {
-	<-g
+func (g *gated) ServeDNS(_ context.Context, w dns.ResponseWriter, r *dns.Msg) {
+	<-*g.gate.Load()
 	m := new(dns.Msg)
 	m.SetReply(r)
 	w.WriteMsg(m)
@@ -35,12 +36,12 @@ func TestAnswersAtOnce(t *testing.T) {
 				}
 			}
 		}
-		var gate gated
-		l := &listener{ctx: context.Background(), local: testLocal}
+		h := new(gated)
+		l := &listener{handler: h, ctx: context.Background(), local: testLocal}
 		e = newEngine(s.packetIO, Options{Batch: DefaultBatch, FairnessCap: DefaultFairnessCap}, newBudget(n, 1), s.packets, s.count, l.serve)
 		for r := range rounds {
-			gate = make(gated)
-			l.handler = gate
+			gate := make(chan struct{})
+			h.gate.Store(&gate)
 			if r == 0 {
 				e.start()
 			}
