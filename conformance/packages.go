@@ -2,11 +2,19 @@ package main
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 )
 
+// nearListener are the plugins that have to do with listeners, their writers or what arrives there.
+// Their tests are compared too, though most call the plugin without a server.
+var nearListener = []string{
+	"bind", "bufsize", "cache", "dnstap", "dynupdate", "forward", "multisocket", "proxyproto",
+	"reload", "secondary", "shed", "transfer", "tsig", "view",
+}
+
 // serverPackages returns the directories of the packages in root whose tests start a CoreDNS server,
-// with a Corefile or without: only there can fastudp make a difference.
+// with a Corefile or without, where fastudp can make a difference, and those of nearListener.
 func serverPackages(root string) ([]string, error) {
 	all, err := sources(root)
 	if err != nil {
@@ -14,7 +22,8 @@ func serverPackages(root string) ([]string, error) {
 	}
 	dirs := map[string]bool{}
 	for _, s := range all {
-		if s.test() && startsServer(s) {
+		near := filepath.Dir(s.dir) == "plugin" && slices.Contains(nearListener, filepath.Base(s.dir))
+		if s.test() && (near || startsServer(s)) {
 			dirs[s.dir] = true
 		}
 	}
