@@ -187,11 +187,11 @@ func (s *seamContext) MakeServers() ([]caddy.Server, error) {
 	if err := s.t.leave(s.inst); err != nil {
 		return nil, err
 	}
-	addresses, err := s.t.addresses()
-	if err != nil {
-		return nil, err
+	addresses, ourErr := s.t.addresses()
+	servers, err := s.t.dns.MakeServers() // also if ours is a failure: what it says comes first
+	if err == nil {
+		err = ourErr
 	}
-	servers, err := s.t.dns.MakeServers()
 	if err != nil {
 		return nil, err
 	}
