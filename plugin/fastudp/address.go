@@ -20,7 +20,6 @@ import (
 // servers share it under multisocket.
 type address struct {
 	at      string // file:line of the directive that decided
-	owner   *takeover
 	opts    Options
 	servers int // servers on this address
 	started int // of them, how many have been made
@@ -74,7 +73,7 @@ func (t *takeover) addresses() (map[string]*address, error) {
 					continue
 				}
 				if a := ours[addr]; a == nil {
-					ours[addr] = &address{at: req.at, owner: t, opts: req.opts, decorators: decorators}
+					ours[addr] = &address{at: req.at, opts: req.opts, decorators: decorators}
 				} else if d := req.opts.diff(a.opts); d != "" {
 					return nil, fmt.Errorf("plugin/fastudp: %s - the options differ (%s) from those at %s, but both blocks share the listener %s; write the same options in both or fastudp in one only", req.at, d, a.at, addr)
 				}

@@ -89,7 +89,7 @@ func blockedEngine(t *testing.T, b *blockable, batch, inflight int) (*engine, *f
 	f := newFakeIO(t, batch)
 	f.sent = b.sent
 	f.cap = DefaultFairnessCap
-	packets, _ := newPackets(batch)
+	packets := newPackets(batch)
 	l := &listener{handler: b, ctx: context.Background(), local: testLocal}
 	e := newEngine(f, Options{Batch: batch, FairnessCap: DefaultFairnessCap}, newBudget(inflight, 1), packets, new(counters), l.serve)
 	e.start()
@@ -373,7 +373,7 @@ func TestCheap(t *testing.T) {
 		var sends, sent, handled atomic.Int64
 		f.stall = func(int) { sends.Add(1) }
 		f.sent = func(int) { sent.Add(1) }
-		packets, _ := newPackets(batch)
+		packets := newPackets(batch)
 		e := newEngine(f, Options{Batch: batch, FairnessCap: 4 * batch}, nil, packets, new(counters), func(e *engine, p *packet) {
 			r := newReply()
 			r.buf, r.peer = append(r.buf[:0], p.data...), p.peer
@@ -418,7 +418,7 @@ func TestCheap(t *testing.T) {
 func TestStopGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeIO(t, 1)
-		packets, _ := newPackets(1)
+		packets := newPackets(1)
 		serve := func(e *engine, p *packet) { e.took() }
 		e := newEngine(endlessIO{f}, Options{Batch: 1, FairnessCap: 256}, nil, packets, new(counters), serve)
 		e.start()

@@ -187,7 +187,7 @@ func runSchedule(t *testing.T, seed uint64, procs int) {
 
 	s.most = pick(0, 0, 1, 2, 1+rng.IntN(20))
 	budget := newBudget(s.most, 1+rng.IntN(2))
-	packets, _ := newPackets(batch)
+	packets := newPackets(batch)
 	o := Options{Batch: batch, FairnessCap: fairness}
 	serve := s.serve
 	if f.trackUse = pick(0, 1) == 1; !f.trackUse {

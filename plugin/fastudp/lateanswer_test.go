@@ -13,7 +13,7 @@ import (
 func TestLateAnswer(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	io := &lateIO{fail: t.Errorf, rounds: 200_000, until: time.Now().Add(time.Second)}
-	packets, _ := newPackets(1)
+	packets := newPackets(1)
 	var handed atomic.Pointer[reply]
 	e := newEngine(io, Options{Batch: 64, FairnessCap: 256}, nil, packets, new(counters), func(e *engine, p *packet) {
 		r := newReply()

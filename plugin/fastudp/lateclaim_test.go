@@ -17,7 +17,7 @@ func TestLateClaim(t *testing.T) {
 		runtime.GOMAXPROCS(procs)
 		const batch = 64
 		io := &rushIO{fail: t.Errorf, until: time.Now().Add(400 * time.Millisecond)}
-		packets, _ := newPackets(batch)
+		packets := newPackets(batch)
 		served := make([]atomic.Int64, batch) // by slot, how often
 		io.given = make([]int64, batch)
 		e := newEngine(io, Options{Batch: batch, FairnessCap: 1 << 30}, nil, packets, new(counters), func(e *engine, p *packet) {

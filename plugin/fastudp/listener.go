@@ -19,7 +19,6 @@ import (
 // embedded stock server. It is the net.PacketConn that caddy holds.
 type listener struct {
 	addr       string // dns://host:port, by which a reload finds its predecessor
-	owner      *takeover
 	local      net.Addr
 	opts       Options
 	handler    handler
@@ -52,7 +51,7 @@ type handler interface {
 func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn, lent bool) (*listener, error) {
 	l := &listener{
 		lent: lent,
-		addr: s.Addr, owner: a.owner, local: conns[0].LocalAddr(), opts: a.opts,
+		addr: s.Addr, local: conns[0].LocalAddr(), opts: a.opts,
 		handler: s, tsigSecret: s.TsigSecret,
 		ctx:      context.WithValue(context.WithValue(context.Background(), dnsserver.Key{}, s), dnsserver.LoopKey{}, 0),
 		proxy:    newProxyStripper(a.proxy, conns[0].LocalAddr()),
@@ -85,7 +84,7 @@ func (l *listener) newEngine(c *net.UDPConn, a *address, pktinfo bool) (*engine,
 			return nil, err
 		}
 	}
-	packets, _ := newPackets(l.opts.Batch)
+	packets := newPackets(l.opts.Batch)
 	count := new(counters)
 	io, err := openIO(c, pktinfo, l.opts, packets, count)
 	if err != nil {

@@ -67,7 +67,7 @@ type mmsgIO struct {
 	txFunc func(fd uintptr) bool
 }
 
-// newMmsgIO makes the I/O of c, receiving into the packets that have memory mem and sending at most batch at once.
+// newMmsgIO makes the I/O of c, which receives into packets and sends at most batch at once.
 func newMmsgIO(c *net.UDPConn, pktinfo bool, packets []packet, batch int, count *counters) (*mmsgIO, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -15,13 +15,13 @@ type packet struct {
 
 // newPackets makes n packets and the memory that they are received into. The stride is no power of
 // two: the first bytes of all packets would fall into the same few sets of the processor's cache.
-func newPackets(n int) (ps []packet, mem []byte) {
+func newPackets(n int) []packet {
 	const stride = maxQuery + 192
-	ps, mem = make([]packet, n), make([]byte, n*stride)
+	ps, mem := make([]packet, n), make([]byte, n*stride)
 	for i := range ps {
 		ps[i].data = mem[i*stride : i*stride+maxQuery : i*stride+maxQuery]
 	}
-	return ps, mem
+	return ps
 }
 
 // packetIO is one socket as its engine sees it, an implementation for each way to do the I/O.

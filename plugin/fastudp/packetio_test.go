@@ -78,7 +78,7 @@ func newTestSocket(t *testing.T, k ioKind, c *net.UDPConn, pktinfo bool, batch i
 		}
 	}
 	s := &testSocket{udp: c, count: new(counters)}
-	s.packets, _ = newPackets(batch)
+	s.packets = newPackets(batch)
 	var err error
 	if s.packetIO, err = k.open(c, pktinfo, s.packets, batch, s.count); err != nil {
 		t.Fatal(err)
