@@ -2,6 +2,7 @@ package same
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -52,14 +53,14 @@ www 300 IN AAAA 2001:db8::77
 `
 )
 
-// serverAddrs are the server's; those whose number is 2 are no kernel's choice for an answer.
+// Of two serverAddrs of a kind the kernel prefers one for an answer; the other takes a server that says which.
 var (
 	serverAddrs = []string{"192.0.2.1/24", "192.0.2.2/24", "2001:db8::1/64", "2001:db8::2/64", "fe80::1/64", "fe80::2/64"}
 	clientAddrs = []string{"192.0.2.10/24", "2001:db8::10/64", "fe80::10/64"}
 )
 
 // TestClients has the clients that people use ask both over a network, by each of the server's
-// addresses: they must print the same. They take an answer from no other address than they asked.
+// addresses: they must print the same. All but drill take no answer from elsewhere.
 func TestClients(t *testing.T) {
 	both := newNetworks(t)
 	zone := clientsZone
@@ -70,16 +71,22 @@ func TestClients(t *testing.T) {
 		zone += fmt.Sprintf("big 300 IN TXT %d-%s\n", i, strings.Repeat("x", 200))
 	}
 	corefile := strings.ReplaceAll(clientsCorefile, "ZONE", tempFile(t, "db.example.org", zone))
-	for _, bind := range []string{"", "bind 0.0.0.0", "bind ::", "bind veth"} {
-		t.Run("listen "+bind, func(t *testing.T) {
+	for _, bind := range []string{"", "bind 0.0.0.0", "bind veth"} {
+		t.Run(cmp.Or(bind, "no bind"), func(t *testing.T) {
 			for v, n := range both {
 				n.serve(t, strings.ReplaceAll(corefile, "BIND", bind), v)
 			}
 			for _, a := range serverAddrs {
 				addr := netip.MustParsePrefix(a).Addr()
-				t.Run(addr.String(), func(t *testing.T) { askByAddress(t, both, addr) })
+				t.Run(addr.String(), func(t *testing.T) {
+					t.Parallel() // for the time that failures take
+					askByAddress(t, both, addr)
+				})
 			}
-			t.Run("tsig", func(t *testing.T) { askSigned(t, both) })
+			t.Run("tsig", func(t *testing.T) {
+				t.Parallel()
+				askSigned(t, both)
+			})
 		})
 	}
 }
@@ -118,15 +125,14 @@ func askByAddress(t *testing.T, both networks, addr netip.Addr) {
 		wantText(t, out, "\t192.0.2.77\n", "\t2001:db8::77\n", "status: NXDOMAIN", "\t\""+client+"\"\n", "\t\"13-xxx", "\t192.0.2.159\n")
 		wantFrom(t, out, from, "UDP UDP UDP UDP UDP TCP TCP")
 	})
-	if at.Zone() == "" { // drill takes no zone
+	if at.Zone() == "" { // drill knows no zones
 		t.Run("drill", func(t *testing.T) {
-			server := ";; SERVER: " + addr.String() + "\n"
 			for _, question := range []string{"www.example.org A", "-t www.example.org A", "-b 4096 client.example.org TXT"} {
 				want := "\t192.0.2.77\n"
 				if strings.Contains(question, "TXT") {
 					want = "\t\"" + client + "\"\n"
 				}
-				wantText(t, both.ask(t, "drill @"+at.String()+" "+question), want, server)
+				wantText(t, both.ask(t, "drill @"+at.String()+" "+question), want)
 			}
 		})
 	}
@@ -141,7 +147,7 @@ func askByAddress(t *testing.T, both networks, addr netip.Addr) {
 
 // askSigned asks questions that are signed. An answer that does not verify makes the clients say so.
 func askSigned(t *testing.T, both networks) {
-	for _, at := range []string{"192.0.2.2", "2001:db8::2", "fe80::2%veth"} {
+	for _, at := range []string{"192.0.2.2", "fe80::1%veth"} {
 		for client, c := range map[string]struct{ options, complaint string }{
 			"dig":  {"+time=2 +tries=1", "could not be validated"},
 			"kdig": {"+timeout=2 +retry=0", "failed to verify TSIG"},
@@ -267,13 +273,14 @@ func (n network) serve(t *testing.T, corefile string, v int) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	kill := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
 	t.Cleanup(func() {
 		stdin.Close()
+		kill.Reset(15 * time.Second)
+		defer kill.Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%s: %v\n%s", variants[v], err, &stderr)
 		}
-		watchdog.Stop()
 		if is := strings.Contains(stderr.String(), "plugin/fastudp: dns://"); is != (v == fast) {
 			t.Errorf("%s: served by fastudp: %v\n%s", variants[v], is, &stderr)
 		}
@@ -281,6 +288,7 @@ func (n network) serve(t *testing.T, corefile string, v int) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "serving\n" {
 		t.Fatalf("%s: %q, %v", variants[v], line, err)
 	}
+	kill.Stop()
 }
 
 // varying is what differs from answer to answer, and what stands for it.
@@ -302,7 +310,7 @@ func (both networks) ask(t *testing.T, line string, args ...string) string {
 	var wg sync.WaitGroup
 	for v, n := range both {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "ip", slices.Concat([]string{"netns", "exec", n.client}, strings.Fields(line), args)...)
 			out, err := cmd.CombinedOutput()
@@ -317,7 +325,7 @@ func (both networks) ask(t *testing.T, line string, args ...string) string {
 	}
 	wg.Wait()
 	if outs[0] != outs[1] {
-		t.Errorf("%s: the answers differ\nstock:\n%s\nfastudp:\n%s", line, outs[0], outs[1])
+		t.Fatalf("%s: the answers differ\nstock:\n%s\nfastudp:\n%s", line, outs[0], outs[1])
 	}
 	return outs[fast]
 }
