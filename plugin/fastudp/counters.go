@@ -8,17 +8,16 @@ import (
 // counters are those of one socket. They are summed at scrape; nothing on the hot path is shared
 // between sockets.
 type counters struct {
-	_          [64]byte      // no other object shares the cache lines
-	received   atomic.Uint64 // datagrams
-	reads      atomic.Uint64 // successful receives, each of one or more datagrams
-	emptyReads atomic.Uint64 // receives that had to wait
-	sent       atomic.Uint64 // responses that the kernel took
-	sends      atomic.Uint64 // system calls for them
-	pauses     atomic.Uint64 // the fairness cap was reached
-	standbys   atomic.Uint64 // workers readied
-	spawned    atomic.Uint64 // workers started
-	drops      [numDrops]atomic.Uint64
-	unusual    [numUnusual]atomic.Uint64
+	_        [64]byte      // no other object shares the cache lines
+	received atomic.Uint64 // datagrams
+	reads    atomic.Uint64 // successful receives, each of one or more datagrams
+	sent     atomic.Uint64 // responses that the kernel took
+	sends    atomic.Uint64 // system calls for them
+	pauses   atomic.Uint64 // the fairness cap was reached
+	standbys atomic.Uint64 // workers readied
+	spawned  atomic.Uint64 // workers started
+	drops    [numDrops]atomic.Uint64
+	unusual  [numUnusual]atomic.Uint64
 
 	mu       sync.Mutex
 	sendErrs map[string]uint64 // by the name of the error

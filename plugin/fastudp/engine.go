@@ -248,7 +248,6 @@ func (e *engine) receive() int {
 		switch {
 		case n > 0:
 			if waited {
-				e.count.emptyReads.Add(1)
 				e.served = 0
 			}
 			e.served += n

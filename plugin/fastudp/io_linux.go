@@ -28,11 +28,11 @@ var warnSingle sync.Once
 // probeMmsg asks for no messages at all, which a system that has the calls grants.
 func probeMmsg(c *net.UDPConn) error {
 	return control(c, func(fd int) error {
-		if _, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0); errno == unix.ENOSYS || errno == unix.EPERM || errno == unix.EACCES {
-			return os.NewSyscallError("recvmmsg", errno)
-		}
-		if _, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0); errno == unix.ENOSYS || errno == unix.EPERM || errno == unix.EACCES {
-			return os.NewSyscallError("sendmmsg", errno)
+		for name, call := range map[string]uintptr{"recvmmsg": unix.SYS_RECVMMSG, "sendmmsg": unix.SYS_SENDMMSG} {
+			switch _, _, errno := unix.RawSyscall6(call, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0); errno {
+			case unix.ENOSYS, unix.EPERM, unix.EACCES:
+				return os.NewSyscallError(name, errno)
+			}
 		}
 		return nil
 	})

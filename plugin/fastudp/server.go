@@ -196,13 +196,11 @@ func (s *Server) Stop() error {
 		s.mu.Lock()
 		s.stopped = true
 		s.mu.Unlock()
-		if l != nil {
-			defer retiring.remove(l)
-		}
 		if l == nil {
 			s.stopErr = s.Server.Stop()
 			return
 		}
+		defer retiring.remove(l)
 		l.stopReading()
 		var wg sync.WaitGroup
 		wg.Go(func() { s.stopErr = s.Server.Stop() })

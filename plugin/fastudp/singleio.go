@@ -15,7 +15,6 @@ import (
 // serves where there is no recvmmsg and sendmmsg.
 type singleIO struct {
 	udp     *net.UDPConn
-	inet6   bool
 	pktinfo bool
 	count   *counters
 	control []byte
@@ -23,9 +22,6 @@ type singleIO struct {
 
 func newSingleIO(c *net.UDPConn, pktinfo bool, count *counters) *singleIO {
 	s := &singleIO{udp: c, pktinfo: pktinfo, count: count}
-	if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
-		s.inet6 = a.IP.To4() == nil
-	}
 	if pktinfo {
 		s.control = make([]byte, max(len(ipv4.NewControlMessage(ipv4.FlagDst)), len(ipv6.NewControlMessage(ipv6.FlagDst)))*2)
 	}
@@ -81,11 +77,7 @@ func (s *singleIO) send(rs []*reply) error {
 				control = (&ipv6.ControlMessage{Src: l.AsSlice()}).Marshal()
 			}
 		}
-		to := r.peer.addr
-		if s.inet6 && to.Addr().Is4() {
-			to = netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())
-		}
-		_, _, err := s.udp.WriteMsgUDPAddrPort(r.buf, control, to)
+		_, _, err := s.udp.WriteMsgUDPAddrPort(r.buf, control, r.peer.addr)
 		switch {
 		case err == nil:
 			s.count.sends.Add(1)
