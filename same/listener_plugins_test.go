@@ -323,6 +323,68 @@ func TestShedCountsLateWrites(t *testing.T) {
 	}
 }
 
+// TestShedSheds has a handler write answers faster than shed's one writer can send them: shed drops the
+// oldest answers, and queries too without a word while it is full. Then it answers again.
+func TestShedSheds(t *testing.T) {
+	t.Parallel()
+	for v := range variants {
+		t.Run(variants[v], func(t *testing.T) {
+			calm := make(chan struct{})
+			storm := func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+				if r.Question[0].Name == "storm." {
+					raw, answer := rawWriter(w), reply(r, "x")
+					for range 4 {
+						go func() {
+							for range 1_000_000 {
+								select {
+								case <-calm:
+									return
+								default:
+									raw.WriteMsg(answer)
+								}
+							}
+						}()
+					}
+				}
+				return dns.RcodeSuccess, w.WriteMsg(reply(r, "x"))
+			}
+			name := fmt.Sprintf("storm-%d", v)
+			handle(t, name, storm)
+			i := startVariant(t, block("shed\nhandler "+name), v)
+			conn, stormer := dialUDP(t, i.addr("127.0.0.1")), dialUDP(t, i.addr("127.0.0.1"))
+			ask := func(wait time.Duration) bool {
+				conn.Write(pack(question("a.", dns.TypeTXT)))
+				conn.SetReadDeadline(time.Now().Add(wait))
+				_, err := conn.Read(make([]byte, 512))
+				return err == nil
+			}
+			dropped := func(reason string) float64 {
+				return metrics(t, "coredns_shed_", i)["coredns_shed_dropped_total{reason="+reason+",server=dns://127.0.0.1:PORT}"]
+			}
+			stormer.Write(pack(question("storm.", dns.TypeTXT)))
+			asked, answered := 0.0, 0.0
+			for dropped("query") < 10 && asked < 2000 {
+				asked++
+				if ask(20 * time.Millisecond) {
+					answered++
+				}
+			}
+			close(calm)
+			if queries, responses := dropped("query"), dropped("response"); queries < 10 || responses == 0 {
+				t.Errorf("shed dropped %v queries of %v and %v responses", queries, asked, responses)
+			} else if answered > asked-queries {
+				t.Errorf("%v answers to %v queries of which %v were dropped", answered, asked, queries)
+			}
+			for range 100 {
+				if ask(time.Second) {
+					return
+				}
+			}
+			t.Error("no answer after the storm")
+		})
+	}
+}
+
 // TestLogLines compares what log and errors print.
 func TestLogLines(t *testing.T) { // not parallel: there is one log
 	handle(t, "log", func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
