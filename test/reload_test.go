@@ -141,8 +141,9 @@ func TestReloadLosesNothing(t *testing.T) {
 			[]string{with("bind 127.0.0.1"), with("bind 127.0.0.1\n fastudp 4")}},
 		{"removed and added on a wildcard", wild, with("fastudp 4"), []string{with(""), with("fastudp 4")}},
 		{"multisocket", "127.0.0.1", with("bind 127.0.0.1\n multisocket 2\n fastudp 5"),
-			// No fewer servers: of those that go, caddy hands on sockets that it does not name.
 			[]string{with("bind 127.0.0.1\n multisocket 3\n fastudp 7"), with("bind 127.0.0.1\n multisocket 3\n fastudp 3")}},
+		{"fewer of multisocket", "127.0.0.1", with("bind 127.0.0.1\n multisocket 6\n fastudp 6"),
+			[]string{with("bind 127.0.0.1\n multisocket 6\n fastudp 6"), with("bind 127.0.0.1\n multisocket 2\n fastudp 2"), with("bind 127.0.0.1\n multisocket 6\n fastudp 8")}},
 		{"does not parse", "127.0.0.1", with("bind 127.0.0.1\n fastudp 4"),
 			[]string{"!" + with("bind 127.0.0.1\n fastudp 4 5"), "!" + with("bind 127.0.0.1\n fastudp 4\n nonsense"), with("bind 127.0.0.1\n fastudp 4")}},
 		{"fails late", "127.0.0.1", with("bind 127.0.0.1\n fastudp 4"),

@@ -34,11 +34,12 @@ const (
 	dropResponse             // a response, not a query
 	dropProxy                // no or a bad PROXY header
 	dropUnusual              // the path for unusual messages is full
+	dropPanic                // no parser survives it
 	numDrops
 )
 
 func (d drop) String() string {
-	return [numDrops]string{"inflight", "short", "response", "proxy", "unusual"}[d]
+	return [numDrops]string{"inflight", "short", "response", "proxy", "unusual", "panic"}[d]
 }
 
 // unusual is a reason for which a message takes the stock path.

@@ -7,8 +7,9 @@ import (
 )
 
 var (
-	errTooLong  = errors.New("fastudp: message too long for a UDP datagram")
-	errNoPacket = errors.New("fastudp: the listener is read by its own workers")
+	errTooLong     = errors.New("fastudp: message too long for a UDP datagram")
+	errUnpackPanic = errors.New("fastudp: the message made the parser panic")
+	errNoPacket    = errors.New("fastudp: the listener is read by its own workers")
 )
 
 func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) }

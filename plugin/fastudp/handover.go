@@ -58,7 +58,7 @@ func (t *takeover) withdraw() error {
 			retiring.remove(l)
 			l.mu.Lock()
 			clear(l.shared)
-			l.filed = false
+			l.filed, l.heirs = false, nil
 			l.mu.Unlock()
 		}
 	}
@@ -70,9 +70,10 @@ func (t *takeover) withdraw() error {
 	return nil
 }
 
-// take duplicates the descriptors of up to n sockets of the retiring listeners on addr, without those
+// take duplicates for heir the descriptors of up to n sockets of the retiring listeners on its address, without those
 // that caddy hands over, which count as one, and without those that another successor has taken.
-func take(addr string, n int) []*net.UDPConn {
+func take(heir *Server, n int) []*net.UDPConn {
+	addr := heir.Addr
 	var conns []*net.UDPConn
 	caddys := 0
 	for _, l := range retiring.list() {
@@ -86,6 +87,7 @@ func take(addr string, n int) []*net.UDPConn {
 			caddys = 1
 		}
 		l.mu.Lock()
+		l.heirs = append(l.heirs, heir)
 		for i := first; i < len(l.engines) && len(conns) < n && !l.closed; i++ {
 			if l.shared[i] {
 				continue
@@ -98,6 +100,22 @@ func take(addr string, n int) []*net.UDPConn {
 		l.mu.Unlock()
 	}
 	return conns
+}
+
+// handedOn says whether caddy has given the first socket to a successor, which then reads it too. Caddy
+// asks us for a descriptor of it, unless it had the socket from a predecessor already.
+func (l *listener) handedOn() bool {
+	l.mu.Lock()
+	filed, heirs := l.filed, slices.Clone(l.heirs)
+	l.mu.Unlock()
+	if filed || !l.lent || len(heirs) == 0 {
+		return filed || l.lent
+	}
+	mine := cookie(l.engines[0].io.conn())
+	return slices.ContainsFunc(heirs, func(s *Server) bool {
+		heir := s.await()
+		return heir == nil || slices.ContainsFunc(heir.engines, func(e *engine) bool { return cookie(e.io.conn()) == mine })
+	})
 }
 
 // duplicate makes a second descriptor for the socket of c.

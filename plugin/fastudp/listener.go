@@ -34,9 +34,10 @@ type listener struct {
 	mu       sync.Mutex
 	serving  bool
 	closed   bool
-	shared   []bool // engines[i]'s socket is its successor's too
-	lent     bool   // engines[0]'s socket is one that caddy had from a predecessor and keeps
-	filed    bool   // caddy has asked for a descriptor of it
+	shared   []bool    // engines[i]'s socket is its successor's too
+	lent     bool      // engines[0]'s socket is one that caddy had from a predecessor and keeps
+	filed    bool      // caddy has asked for a descriptor of it
+	heirs    []*Server // servers of the instance that replaces ours
 	started  chan struct{}
 	finished chan struct{}
 }
@@ -121,6 +122,7 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 	log.Infof("%s: %d sockets, batch %d, fairness cap %d, read buffer %s, steer %s, at most %d queries in handlers",
 		l.name(), len(l.engines), l.opts.Batch, l.opts.FairnessCap, l.readBuffer(), l.opts.Steer, l.opts.MaxInflight)
 	l.mu.Unlock()
+	go l.watch()
 	<-l.finished
 	return nil
 }
@@ -139,12 +141,13 @@ func (l *listener) stopReading() {
 	case <-time.After(startLimit):
 	}
 	l.mu.Lock()
-	serving, shared, lent := l.serving, slices.Clone(l.shared), l.lent || l.filed
+	serving, shared := l.serving, slices.Clone(l.shared)
 	l.closed = true
 	l.mu.Unlock()
 	if !serving {
 		return
 	}
+	kept := l.handedOn()
 	end := time.Now().Add(drainLimit)
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
@@ -152,7 +155,7 @@ func (l *listener) stopReading() {
 		switch {
 		case shared[i]:
 			e.stopReading(0)
-		case i == 0 && lent:
+		case i == 0 && kept:
 			e.stopReading(drainLimit) // a successor may read it too: it must not be detached
 		default:
 			e.io.detach()

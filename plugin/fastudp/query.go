@@ -62,8 +62,8 @@ func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
 		e.took()
 		return
 	}
-	req := new(dns.Msg)
-	if err := req.Unpack(data); err != nil || req.IsTsig() != nil {
+	req, err := unpack(data)
+	if err != nil || req.IsTsig() != nil {
 		e.release(borrowed)
 		why := unusualTSIG
 		if err != nil {
@@ -82,8 +82,25 @@ func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
 	e.release(borrowed)
 }
 
+// unpack survives a packet that makes the parser panic, which would end the process.
+func unpack(data []byte) (req *dns.Msg, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = errUnpackPanic
+		}
+	}()
+	req = new(dns.Msg)
+	return req, req.Unpack(data)
+}
+
 // unusual gives a message to the embedded stock server, so that its answer is stock's by construction.
 func (l *listener) unusual(e *engine, p *packet, data []byte, proxied net.Addr, why unusual) {
+	if _, err := unpack(data[:min(len(data), dns.MinMsgSize)]); err == errUnpackPanic {
+		// The stock server would unpack it, and die.
+		e.count.drops[dropPanic].Add(1)
+		e.took()
+		return
+	}
 	if l.stock.give(e, data, p.peer, proxied) {
 		e.count.unusual[why].Add(1)
 	} else {

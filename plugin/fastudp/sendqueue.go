@@ -82,8 +82,24 @@ func (q *sendQueue) flush() {
 		return
 	}
 	q.flushing = true
-	for len(q.pending) > 0 {
+	q.drain()
+	q.mu.Unlock()
+}
+
+// drain is the flusher's work; the caller holds q.mu.
+func (q *sendQueue) drain() {
+	for sent := 0; len(q.pending) > 0; {
+		if sent >= q.limit {
+			// He may be a handler with more to do: somebody else goes on for the others.
+			go func() {
+				q.mu.Lock()
+				q.drain()
+				q.mu.Unlock()
+			}()
+			return
+		}
 		out := q.pending
+		sent += len(out)
 		q.pending, q.spare = q.spare[:0], nil
 		q.room.Broadcast()
 		q.mu.Unlock()
@@ -102,7 +118,6 @@ func (q *sendQueue) flush() {
 	}
 	q.flushing = false
 	q.room.Broadcast()
-	q.mu.Unlock()
 }
 
 // waitRoom is the back-pressure on the reader: it returns when no flusher is stuck with a full queue behind it.

@@ -58,7 +58,7 @@ func (s *Server) inherit() {
 	if !severalSockets {
 		return
 	}
-	s.inherited = take(s.Addr, s.address.share(s.index))
+	s.inherited = take(s, s.address.share(s.index))
 	if len(s.inherited) > 0 {
 		opened.add(s)
 	}

@@ -64,6 +64,15 @@ func kernelQueue(c *net.UDPConn) (drops uint64, bytes uint64, ok bool) {
 	return uint64(info[8]), uint64(info[0]), err == nil
 }
 
+// cookie is the kernel's number of the socket, the same for all descriptors of it; 0 if there is none.
+func cookie(c *net.UDPConn) (n uint64) {
+	control(c, func(fd int) (err error) {
+		n, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
+		return err
+	})
+	return n
+}
+
 func control(c *net.UDPConn, f func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

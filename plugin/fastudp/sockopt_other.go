@@ -46,3 +46,5 @@ func setPktinfo(c *net.UDPConn) error {
 }
 
 func kernelQueue(*net.UDPConn) (drops, bytes uint64, ok bool) { return 0, 0, false }
+
+func cookie(*net.UDPConn) uint64 { return 0 }
