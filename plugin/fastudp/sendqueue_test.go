@@ -312,3 +312,34 @@ func TestReplyMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestQueueRelay keeps the queue filled: who began to send goes on with his own work after a bounded
+// number of responses, and another goroutine sends the rest.
+func TestQueueRelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, sent, gate := testQueue(t, 4, false)
+		id, left := 1, 3*q.limit
+		q.io.(*fakeIO).stall = func(int) {
+			if len(*sent) >= q.limit {
+				<-gate
+			}
+			if left > 0 {
+				// As many come while these are sent.
+				for range 4 {
+					q.mu.Lock()
+					q.pending = append(q.pending, testReply(id))
+					q.mu.Unlock()
+					id++
+				}
+				left -= 4
+			}
+		}
+		q.add(testReply(0))
+		if n := len(*sent); n < q.limit || n > q.limit+8 {
+			t.Errorf("the writer sent %d responses, want about %d", n, q.limit)
+		}
+		close(gate)
+		synctest.Wait()
+		wantInOrder(t, *sent, id)
+	})
+}
