@@ -62,8 +62,8 @@ func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
 		e.took()
 		return
 	}
-	req, err := unpack(data)
-	if err != nil || req.IsTsig() != nil {
+	m, err := unpackMessage(data)
+	if err != nil || m.IsTsig() != nil {
 		e.release(borrowed)
 		why := unusualTSIG
 		if err != nil {
@@ -72,30 +72,20 @@ func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
 		l.unusual(e, p, data, proxied, why)
 		return
 	}
-	w := &response{engine: e, server: l, peer: p.peer, proxy: proxied}
-	e.took() // unpacking copies: nothing of req points into data
+	w := &m.writer
+	w.engine, w.server, w.peer, w.proxy = e, l, p.peer, proxied
+	e.took() // unpacking copies: nothing of m points into data
 	w.setRemote()
 	if l.decorate != nil {
 		w.writer = l.decorate(w)
 	}
-	l.handler.ServeDNS(l.ctx, w, req)
+	l.handler.ServeDNS(l.ctx, w, &m.Msg)
 	e.release(borrowed)
-}
-
-// unpack survives a packet that makes the parser panic, which would end the process.
-func unpack(data []byte) (req *dns.Msg, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = errUnpackPanic
-		}
-	}()
-	req = new(dns.Msg)
-	return req, req.Unpack(data)
 }
 
 // unusual gives a message to the embedded stock server, so that its answer is stock's by construction.
 func (l *listener) unusual(e *engine, p *packet, data []byte, proxied net.Addr, why unusual) {
-	if _, err := unpack(data[:min(len(data), dns.MinMsgSize)]); err == errUnpackPanic {
+	if unpack(new(dns.Msg), data[:min(len(data), dns.MinMsgSize)]) == errUnpackPanic {
 		// The stock server would unpack it, and die.
 		e.count.drops[dropPanic].Add(1)
 		e.took()

@@ -16,7 +16,7 @@ const (
 )
 
 // response is the dns.ResponseWriter of one ordinary query. Plugins may keep it and its addresses
-// after the handler has returned, so it is never reused.
+// after the handler has returned, so it is never reused. It lies in its message.
 type response struct {
 	engine *engine
 	server *listener
