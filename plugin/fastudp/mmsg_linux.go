@@ -27,19 +27,20 @@ type vector struct {
 	iovs    []unix.Iovec
 	names   []unix.RawSockaddrInet6 // large enough for IPv4 too
 	control []byte
+	space   int // of control for each message
 }
 
-func newVector(n int) *vector {
+func newVector(n, space int) *vector {
 	v := &vector{
 		msgs: make([]mmsghdr, n), iovs: make([]unix.Iovec, n),
-		names: make([]unix.RawSockaddrInet6, n), control: make([]byte, n*controlSpace),
+		names: make([]unix.RawSockaddrInet6, n), control: make([]byte, n*space), space: space,
 	}
 	for i := range v.msgs {
 		h := &v.msgs[i].hdr
 		h.Iov = &v.iovs[i]
 		h.SetIovlen(1)
 		h.Name = (*byte)(unsafe.Pointer(&v.names[i]))
-		h.Control = &v.control[i*controlSpace]
+		h.Control = &v.control[i*space]
 	}
 	return v
 }
@@ -62,8 +63,9 @@ type mmsgIO struct {
 	rxFunc func(fd uintptr) bool
 
 	tx     *vector
+	groups *grouping
 	txOff  int // messages done with
-	txN    int // messages in the vector
+	txDone int // responses in them
 	txFunc func(fd uintptr) bool
 }
 
@@ -75,7 +77,7 @@ func newMmsgIO(c *net.UDPConn, pktinfo bool, packets []packet, batch int, count 
 	}
 	m := &mmsgIO{
 		udp: c, raw: raw, pktinfo: pktinfo, count: count,
-		rx: newVector(len(packets)), tx: newVector(batch),
+		rx: newVector(len(packets), controlSpace), tx: newVector(batch, controlSpace+segmentSpace), groups: newGrouping(batch),
 	}
 	var family int
 	if e := raw.Control(func(fd uintptr) {
@@ -198,12 +200,14 @@ func localAddr(control []byte) netip.Addr {
 func (m *mmsgIO) send(rs []*reply) error {
 	for len(rs) > 0 {
 		n := min(len(rs), len(m.tx.msgs))
-		for i, r := range rs[:n] {
-			m.message(i, r)
+		if m.groups.worthwhile(n) {
+			m.groups.group(rs[:n])
+		} else {
+			m.groups.single(rs[:n])
 		}
-		m.txOff, m.txN = 0, n
+		m.fill()
 		if err := m.raw.Write(m.txFunc); err != nil {
-			m.count.sendError("closed", len(rs)-m.txOff)
+			m.count.sendError("closed", len(rs)-n+len(m.groups.sorted)-m.txDone)
 			return err
 		}
 		rs = rs[n:]
@@ -213,29 +217,73 @@ func (m *mmsgIO) send(rs []*reply) error {
 
 // sendmmsg is called by the runtime with the descriptor held; false waits for the socket to become writable.
 func (m *mmsgIO) sendmmsg(fd uintptr) bool {
-	for m.txOff < m.txN {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.tx.msgs[m.txOff])), uintptr(m.txN-m.txOff), unix.MSG_DONTWAIT, 0, 0)
+	for m.txOff < len(m.groups.parts) {
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.tx.msgs[m.txOff])), uintptr(len(m.groups.parts)-m.txOff), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			m.count.sends.Add(1)
-			m.count.sent.Add(uint64(n))
+			for _, parts := range m.groups.parts[m.txOff : m.txOff+int(n)] {
+				m.count.sent.Add(uint64(parts))
+				m.txDone += parts
+			}
 			m.txOff += int(n)
 		case unix.EINTR:
 		case unix.EAGAIN:
 			return false
 		default:
 			// The first message is at fault: the kernel reports an error only when it has sent none.
+			if m.groups.parts[m.txOff] > 1 {
+				// Perhaps the way there does not take segments: what is left goes out one by one.
+				m.groups.skip = skipRefused
+				m.groups.single(m.groups.sorted[m.txDone:])
+				m.fill()
+				continue
+			}
 			m.count.sendError(unix.ErrnoName(errno), 1)
 			m.txOff++
+			m.txDone++
 		}
 	}
 	return true
 }
 
-// message fills the vector's message i with r.
-func (m *mmsgIO) message(i int, r *reply) {
-	h := &m.tx.msgs[i].hdr
-	name := &m.tx.names[i]
+// fill makes the vector's messages from the groups.
+func (m *mmsgIO) fill() {
+	m.txOff, m.txDone = 0, 0
+	rest := m.groups.sorted
+	for k, parts := range m.groups.parts {
+		iovs := m.tx.iovs[len(m.groups.sorted)-len(rest):]
+		for i, r := range rest[:parts] {
+			iovs[i].Base = unsafe.SliceData(r.buf)
+			iovs[i].SetLen(len(r.buf))
+		}
+		h := &m.tx.msgs[k].hdr
+		h.Iov = &iovs[0]
+		h.SetIovlen(parts)
+		m.address(k, rest[0])
+		if parts > 1 {
+			m.segment(k, len(rest[0].buf))
+		}
+		rest = rest[parts:]
+	}
+}
+
+// segment has the kernel cut message k into datagrams of so many octets.
+func (m *mmsgIO) segment(k, size int) {
+	h := &m.tx.msgs[k].hdr
+	used := int(h.Controllen)
+	control := m.tx.control[k*m.tx.space+used:][:segmentSpace]
+	cmsg := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
+	cmsg.Level, cmsg.Type = unix.SOL_UDP, unix.UDP_SEGMENT
+	cmsg.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(control[unix.CmsgLen(0):], uint16(size))
+	h.SetControllen(used + segmentSpace)
+}
+
+// address fills in where message k goes to and comes from, which are r's.
+func (m *mmsgIO) address(k int, r *reply) {
+	h := &m.tx.msgs[k].hdr
+	name := &m.tx.names[k]
 	a := r.peer.addr.Addr()
 	if m.inet6 {
 		name.Family = unix.AF_INET6
@@ -250,17 +298,11 @@ func (m *mmsgIO) message(i int, r *reply) {
 		sa.Addr = a.As4()
 		h.Namelen = unix.SizeofSockaddrInet4
 	}
-	iov := &m.tx.iovs[i]
-	iov.Base = unsafe.SliceData(r.buf)
-	iov.SetLen(len(r.buf))
-	if !m.pktinfo {
-		return
-	}
+	h.SetControllen(0)
 	if !r.peer.local.IsValid() {
-		h.SetControllen(0)
 		return
 	}
-	control := m.tx.control[i*controlSpace:][:controlSpace]
+	control := m.tx.control[k*m.tx.space:][:controlSpace]
 	cmsg := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
 	data := control[unix.CmsgLen(0):]
 	if m.inet6 {
