@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
@@ -174,7 +175,7 @@ func TestSocketsPktinfo(t *testing.T) {
 	for _, c := range []struct {
 		bind string
 		want int
-	}{{"", 1}, {"bind 127.0.0.1", 0}, {"bind ::1", 0}, {"bind 0.0.0.0", 1}, {"bind ::", 1}} {
+	}{{"", 1}, {"bind 127.0.0.1", 0}, {"bind ::1", 0}, {"bind 0.0.0.0", 1}, {"bind ::", 1}, {"bind 127.255.255.255", 1}} {
 		inst := start(t, fmt.Sprintf(".:0 {\n %s\n fastudp 2\n sleep\n}\n", c.bind))
 		port := portOf(t, udpAddrs(inst)[0])
 		level, opt := unix.IPPROTO_IP, unix.IP_PKTINFO
@@ -184,6 +185,28 @@ func TestSocketsPktinfo(t *testing.T) {
 		if got := option(t, port, level, opt); got != c.want {
 			t.Errorf("%q: pktinfo is %d, expected %d", c.bind, got, c.want)
 		}
+	}
+}
+
+// TestSocketsBroadcast asks a broadcast address, which nothing can be sent from: no answer may come from another one.
+func TestSocketsBroadcast(t *testing.T) {
+	for _, bind := range []string{"bind 127.255.255.255", ""} {
+		variants(t, fmt.Sprintf(".:0 {\n %s\n fastudp 1\n sleep\n}\n", bind), func(t *testing.T, corefile string) {
+			inst := start(t, corefile)
+			c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			to := &net.UDPAddr{IP: net.IPv4(127, 255, 255, 255), Port: portOf(t, udpAddrs(inst)[0])}
+			if _, err := c.WriteTo(query("a.test.", dns.TypeA), to); err != nil {
+				t.Fatal(err)
+			}
+			c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+			if n, from, err := c.ReadFrom(make([]byte, 512)); err == nil {
+				t.Errorf("an answer of %d bytes from %v", n, from)
+			}
+		})
 	}
 }
 

@@ -61,7 +61,7 @@ func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn, lent boo
 		started:  make(chan struct{}),
 		finished: make(chan struct{}),
 	}
-	pktinfo := wildcard(hostPort(s.Addr))
+	pktinfo := needsPktinfo(hostPort(s.Addr))
 	for i, c := range conns {
 		e, err := l.newEngine(c, a, pktinfo)
 		if err != nil && lent && i > 0 {

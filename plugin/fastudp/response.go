@@ -83,16 +83,19 @@ func (w *response) WriteMsg(m *dns.Msg) error {
 
 // writeTsig signs m: a plugin may sign an answer to a query that was not signed.
 func (w *response) writeTsig(m *dns.Msg, t *dns.TSIG) error {
-	secret, ok := w.server.tsigSecret[t.Hdr.Name]
+	secret, known := w.server.tsigSecret[t.Hdr.Name]
 	// An answer that says that the key or the signature was bad is not signed, RFC 8945 5.3.2.
-	if signs := t.Error != dns.RcodeBadKey && t.Error != dns.RcodeBadSig; signs && !ok {
-		return dns.ErrSecret
-	}
+	signs := t.Error != dns.RcodeBadKey && t.Error != dns.RcodeBadSig
+	// Without a secret too, because that is when stock finds that there is none: the message has been
+	// packed, and has lost its TSIG record.
 	data, mac, err := dns.TsigGenerate(m, secret, w.mac, w.timers)
+	if signs && !known && (err == nil || err == dns.ErrKeyAlg) {
+		mac, err = "", dns.ErrSecret
+	}
+	w.mac = mac
 	if err != nil {
 		return err
 	}
-	w.mac = mac
 	if w.writer != nil {
 		_, err = w.writer.Write(data)
 	} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
@@ -19,7 +20,7 @@ func openSockets(addr string, n int, b buffers) ([]*net.UDPConn, error) {
 		c, err := openSocket(addr, b)
 		if err != nil {
 			closeAll(conns)
-			if n > 1 {
+			if i > 0 { // of the first stock would say the same
 				err = fmt.Errorf("socket %d of %d: %w", i+1, n, err)
 			}
 			return nil, err
@@ -72,13 +73,15 @@ func openSocket(addr string, b buffers) (*net.UDPConn, error) {
 	return c, nil
 }
 
-// wildcard says whether addr (host:port) listens on all addresses: only then the kernel has to tell
-// which one a query came to.
-func wildcard(addr string) bool {
+// needsPktinfo says whether the kernel must tell to which address a query to addr (host:port) came, so
+// that the answer comes from there: it may be any on a wildcard. Nothing can come from a multicast or
+// broadcast address, and without asking for just that the kernel would choose another one.
+func needsPktinfo(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false
 	}
+	host, _, _ = strings.Cut(host, "%")
 	ip := net.ParseIP(host)
-	return host == "" || (ip != nil && ip.IsUnspecified())
+	return host == "" || ip != nil && (ip.IsUnspecified() || ip.IsMulticast() || broadcast(ip))
 }

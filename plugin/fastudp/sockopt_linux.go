@@ -64,6 +64,21 @@ func kernelQueue(c *net.UDPConn) (drops uint64, bytes uint64, ok bool) {
 	return uint64(info[8]), uint64(info[0]), err == nil
 }
 
+// broadcast says whether ip is a broadcast address of this host: the kernel takes it as a destination
+// only from a socket that says that it may, ip(7).
+func broadcast(ip net.IP) bool {
+	ip = ip.To4()
+	if ip == nil {
+		return false
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.Connect(fd, &unix.SockaddrInet4{Port: 53, Addr: [4]byte(ip)}) == unix.EACCES
+}
+
 // cookie is the kernel's number of the socket, the same for all descriptors of it; 0 if there is none.
 func cookie(c *net.UDPConn) (n uint64) {
 	control(c, func(fd int) (err error) {

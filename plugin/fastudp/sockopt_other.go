@@ -47,4 +47,6 @@ func setPktinfo(c *net.UDPConn) error {
 
 func kernelQueue(*net.UDPConn) (drops, bytes uint64, ok bool) { return 0, 0, false }
 
+func broadcast(net.IP) bool { return false }
+
 func cookie(*net.UDPConn) uint64 { return 0 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
@@ -129,14 +130,30 @@ func takeoverOf(inst *caddy.Instance) *takeover {
 
 // enter puts our context into inst. It also parses the Corefile as caddy did, to know all server blocks.
 func (t *takeover) enter(inst *caddy.Instance) error {
-	corefile := inst.Caddyfile()
-	blocks, err := caddyfile.Parse(corefile.Path(), bytes.NewReader(corefile.Body()), dnsserver.Directives)
-	if err != nil {
-		return err
+	type result struct {
+		blocks []caddyfile.ServerBlock
+		err    error
 	}
-	t.blocks = blocks
+	parsed := make(chan result, 1)
+	go func() {
+		corefile := inst.Caddyfile()
+		blocks, err := caddyfile.Parse(corefile.Path(), bytes.NewReader(corefile.Body()), dnsserver.Directives)
+		parsed <- result{blocks, err}
+	}()
+	select {
+	case r := <-parsed:
+		if r.err != nil {
+			return r.err
+		}
+		t.blocks = r.blocks
+	case <-time.After(parseLimit):
+		return fmt.Errorf("fastudp: %s: reading its imports a second time takes more than %v: is one of them a pipe?", inst.Caddyfile().Path(), parseLimit)
+	}
 	return t.swap(inst, &seamContext{t: t, inst: inst})
 }
+
+// parseLimit is how long the second parsing may take. A pipe has nothing more to say, for ever.
+var parseLimit = 10 * time.Second
 
 // leave puts CoreDNS's context back: plugins reach their Config through it at startup.
 func (t *takeover) leave(inst *caddy.Instance) error { return t.swap(inst, t.dns) }
