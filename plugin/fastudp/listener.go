@@ -29,6 +29,7 @@ type listener struct {
 	stock      *stockConn
 	engines    []*engine
 
+	steering    steering
 	firstSocket int // the number of engines[0]'s socket among those of the address
 
 	mu       sync.Mutex
@@ -115,6 +116,7 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 	}
 	l.decorate = decorate()
 	live.add(l)
+	l.steer(true)
 	for _, e := range l.engines {
 		e.start()
 	}

@@ -382,7 +382,7 @@ func TestDetach(t *testing.T) {
 				for _, c := range conns {
 					ss = append(ss, newTestSocket(t, mmsgKind(), c, tt.pktinfo, 64))
 				}
-				if err := steer(ss[0].udp, how, sockets); err != nil {
+				if err := attachSteer(ss[0].udp, how, sockets); err != nil {
 					t.Skip(err)
 				}
 				// collect receives n different datagrams from the sockets.

@@ -19,7 +19,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// The directive "portable N" is fastudp's without options: the real one's package imports this one.
+// The directive "portable N [STEER]" is fastudp's without other options: the real one's package imports this one.
 func init() {
 	plugin.Register("portable", func(c *caddy.Controller) error {
 		o := DefaultOptions()
@@ -27,6 +27,9 @@ func init() {
 		at := fmt.Sprintf("%s:%d", c.File(), c.Line())
 		c.NextArg()
 		o.Sockets, _ = strconv.Atoi(c.Val())
+		if c.NextArg() {
+			o.Steer = Steer(c.Val())
+		}
 		return Attach(c, at, o)
 	})
 	i := slices.Index(dnsserver.Directives, "multisocket")

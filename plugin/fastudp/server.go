@@ -105,11 +105,6 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	}
 	conns = append(conns, more...)
 	b.warnCapped(s.Addr, conns[0])
-	if !severalSockets {
-		// Said already.
-	} else if err := steer(conns[0], s.address.opts.Steer, s.address.sockets()); err != nil {
-		log.Warningf("%s: steer %s is not to be had, the kernel's hash picks the socket: %v", s.Addr, s.address.opts.Steer, err)
-	}
 	l, err := newListener(s.Server, s.address, conns, first != nil)
 	if err != nil {
 		return nil, err
@@ -117,6 +112,7 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	for i := range s.index {
 		l.firstSocket += s.address.share(i)
 	}
+	l.steering = steering{how: s.address.opts.Steer, sockets: s.address.sockets()}
 	s.mu.Lock()
 	s.listener = l
 	select {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// steer tells the kernel how to pick one of the n sockets of c's SO_REUSEPORT group. The program
+// attachSteer tells the kernel how to pick one of the n sockets of c's SO_REUSEPORT group. The program
 // belongs to the group, so any of its sockets will do; a result beyond the group's last socket
 // falls back to the hash.
-func steer(c *net.UDPConn, how Steer, n int) error {
+func attachSteer(c *net.UDPConn, how Steer, n int) error {
 	var ext bpf.Extension
 	switch how {
 	case SteerCPU:

@@ -2,14 +2,8 @@
 
 package fastudp
 
-import (
-	"errors"
-	"net"
-)
+import "net"
 
-func steer(_ *net.UDPConn, how Steer, _ int) error {
-	if how == SteerHash {
-		return nil
-	}
-	return errors.ErrUnsupported
-}
+func attachSteer(*net.UDPConn, Steer, int) error { return nil }
+
+func foreignSocket(*net.UDPConn) bool { return false }

@@ -24,6 +24,7 @@ func (l *listener) watch() {
 			for _, line := range w.look(now, l.losses()) {
 				log.Warning(line)
 			}
+			l.steer(false)
 		case <-l.finished:
 			return
 		}

@@ -85,29 +85,47 @@ func TestWatchKinds(t *testing.T) {
 
 // TestWatchLogs checks that a serving listener looks at its own counters and logs.
 func TestWatchLogs(t *testing.T) {
-	defer func(d time.Duration) { watchPeriod = d }(watchPeriod)
-	watchPeriod = time.Millisecond
-	var out safeBuffer
-	stdlog.SetOutput(&out)
-	defer stdlog.SetOutput(os.Stderr)
+	out := watchLog(t)
 	inst := startCorefile(t, ".:0 {\nbind 127.0.0.1\nportable 2\nwhoami\n}")
-	addr := "dns://" + inst.Servers()[0].LocalAddr().String()
-	var l *listener
-	for end := time.Now().Add(5 * time.Second); l == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for _, m := range live.list() {
-			if m.name() == addr {
-				l = m
-			}
-		}
-	}
-	if l == nil {
-		t.Fatal("no listener serves")
-	}
+	addr := inst.Servers()[0].LocalAddr().String()
+	l := serving(t, addr)
 	time.Sleep(20 * time.Millisecond)
 	for _, e := range l.engines {
 		e.count.drops[dropInflight].Add(2)
 	}
-	want := addr + ": 4 queries were dropped because 10000 were in handlers"
+	waitLine(t, out, "dns://"+addr+": 4 queries were dropped because 10000 were in handlers")
+}
+
+// watchLog has listeners look all the time, and is what they log.
+func watchLog(t *testing.T) *safeBuffer {
+	period := watchPeriod
+	watchPeriod = time.Millisecond
+	out := new(safeBuffer)
+	stdlog.SetOutput(out)
+	t.Cleanup(func() {
+		watchPeriod = period
+		stdlog.SetOutput(os.Stderr)
+	})
+	return out
+}
+
+// serving waits for the listener with this address.
+func serving(t *testing.T, addr string) *listener {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, l := range live.list() {
+			if l.local.String() == addr {
+				<-l.started
+				return l
+			}
+		}
+	}
+	t.Fatal("no listener serves")
+	return nil
+}
+
+func waitLine(t *testing.T, out *safeBuffer, want string) {
+	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !strings.Contains(out.String(), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%q is not in the log:\n%s", want, out.String())
