@@ -141,9 +141,8 @@ func BenchmarkSend(b *testing.B) {
 // nullIO sends nothing and is closed after a number of batches.
 type nullIO struct {
 	packetIO
-	packets []packet
-	query   []byte
-	left    int
+	query []byte
+	left  int
 }
 
 func (n *nullIO) receive(ps []packet, _ bool) (int, bool, error) {

@@ -73,7 +73,7 @@ func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn, lent boo
 		if err != nil {
 			closeAll(conns[i:])
 			l.closeSockets()
-			return nil, fmt.Errorf("socket %d of %d: %w", i+1, len(conns), err)
+			return nil, fmt.Errorf("%s: socket %d of %d: %w", s.Addr, i+1, len(conns), err)
 		}
 		l.engines = append(l.engines, e)
 	}

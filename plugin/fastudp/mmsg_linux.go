@@ -123,17 +123,20 @@ func (m *mmsgIO) receive(ps []packet, wait bool) (int, bool, error) {
 	return m.rxN, m.waited, m.rxErr
 }
 
+// maxInterrupts is how often in a row a call that never blocks may be interrupted. More is a fault,
+// and to try for ever would keep the processor from the collector.
+const maxInterrupts = 100
+
 // recvmmsg is called by the runtime with the descriptor held; false waits for the socket to become
 // readable. The system calls never block, so they do without the runtime's bookkeeping for those
 // that may: it would give the processor away whenever one takes longer than 20 us.
 func (m *mmsgIO) recvmmsg(fd uintptr) bool {
-	for {
+	for interrupted := 0; ; {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&m.rx.msgs[0])), uintptr(m.rxMax), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			m.rxN = int(n)
 			return true
-		case unix.EINTR:
 		case unix.EAGAIN:
 			if !m.rxWait {
 				return true
@@ -141,6 +144,9 @@ func (m *mmsgIO) recvmmsg(fd uintptr) bool {
 			m.waited = true
 			return false
 		default:
+			if interrupted++; errno == unix.EINTR && interrupted < maxInterrupts {
+				continue
+			}
 			m.rxErr = os.NewSyscallError("recvmmsg", errno)
 			return true
 		}
@@ -217,7 +223,7 @@ func (m *mmsgIO) send(rs []*reply) error {
 
 // sendmmsg is called by the runtime with the descriptor held; false waits for the socket to become writable.
 func (m *mmsgIO) sendmmsg(fd uintptr) bool {
-	for m.txOff < len(m.groups.parts) {
+	for interrupted := 0; m.txOff < len(m.groups.parts); {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.tx.msgs[m.txOff])), uintptr(len(m.groups.parts)-m.txOff), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
@@ -227,10 +233,12 @@ func (m *mmsgIO) sendmmsg(fd uintptr) bool {
 				m.txDone += parts
 			}
 			m.txOff += int(n)
-		case unix.EINTR:
 		case unix.EAGAIN:
 			return false
 		default:
+			if interrupted++; errno == unix.EINTR && interrupted < maxInterrupts {
+				continue
+			}
 			// The first message is at fault: the kernel reports an error only when it has sent none.
 			if m.groups.parts[m.txOff] > 1 {
 				// Perhaps the way there does not take segments: what is left goes out one by one.

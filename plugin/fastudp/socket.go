@@ -17,7 +17,7 @@ var log = clog.NewWithPlugin("fastudp")
 func openSockets(addr string, n int, b buffers) ([]*net.UDPConn, error) {
 	var conns []*net.UDPConn
 	for i := range n {
-		c, err := openSocket(addr, b)
+		c, err := openSocket(addr)
 		if err != nil {
 			closeAll(conns)
 			if i > 0 { // of the first stock would say the same
@@ -26,8 +26,12 @@ func openSockets(addr string, n int, b buffers) ([]*net.UDPConn, error) {
 			return nil, err
 		}
 		conns = append(conns, c)
+		refused := b.set(c)
 		if i == 0 {
 			addr = samePort(addr, c)
+			if _, known := bufferSize(c, readBuffer); refused != nil && !known { // else warnCapped says it
+				log.Warningf("%s: serving with the system's buffer: %v", addr, refused)
+			}
 		}
 	}
 	return conns, nil
@@ -53,7 +57,7 @@ func samePort(addr string, c *net.UDPConn) string {
 }
 
 // openSocket listens as CoreDNS does, so that the socket's family and address are those of stock.
-func openSocket(addr string, b buffers) (*net.UDPConn, error) {
+func openSocket(addr string) (*net.UDPConn, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
 		if e := raw.Control(func(fd uintptr) { err = setReusePort(fd) }); e != nil {
@@ -65,12 +69,7 @@ func openSocket(addr string, b buffers) (*net.UDPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := p.(*net.UDPConn)
-	if err := b.set(c); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
+	return p.(*net.UDPConn), nil
 }
 
 // needsPktinfo says whether the kernel must tell to which address a query to addr (host:port) came, so

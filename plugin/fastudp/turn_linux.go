@@ -3,6 +3,7 @@ package fastudp
 import (
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,7 @@ func newTurn() *turn {
 	t := new(turn)
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
+		sayNoEventfd(err)
 		return t
 	}
 	t.file = os.NewFile(uintptr(fd), "eventfd")
@@ -35,6 +37,17 @@ func newTurn() *turn {
 	t.pass1 = t.step
 	return t
 }
+
+// sayNoEventfd is not about a lack of descriptors, of which the sockets tell.
+func sayNoEventfd(err error) {
+	if err != unix.EMFILE && err != unix.ENFILE {
+		noEventfd.Do(func() {
+			log.Warningf("Busy sockets may keep others waiting for some ms: eventfd: %v (does a seccomp profile forbid it?)", err)
+		})
+	}
+}
+
+var noEventfd sync.Once
 
 // pass returns when the scheduler has run what was ready and has looked for more.
 func (t *turn) pass() {
