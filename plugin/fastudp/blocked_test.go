@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -241,36 +242,18 @@ func TestIdleWorkers(t *testing.T) {
 		synctest.Wait()
 		b.want(t, 1000, true)
 
-		// A call by hand sends half of the surplus away, those that have rested longest.
 		workers, idle, timer := count()
 		if idle < 999 || !timer {
 			t.Fatalf("%d of %d workers are idle, timer %v", idle, workers, timer)
 		}
 		e.mu.Lock()
-		e.trim.Stop()
-		youngest := e.idle[idle-keepIdle:]
+		youngest := slices.Clone(e.idle[idle-keepIdle:])
 		e.mu.Unlock()
-		e.trimIdle()
+		// In the first period the number grew, in the second one none was needed.
+		time.Sleep(2 * trimPeriod)
 		synctest.Wait()
-		w, i, timer := count()
-		if gone := (idle - keepIdle + 1) / 2; w != workers-gone || i != idle-gone || !timer {
-			t.Fatalf("%d workers, %d idle, timer %v after the first trim of %d and %d", w, i, timer, workers, idle)
-		}
-		// The timer does the rest, and ends.
-		for n := 0; ; n++ {
-			time.Sleep(trimPeriod)
-			synctest.Wait()
-			before := i
-			w, i, timer = count()
-			if i == keepIdle {
-				break
-			}
-			if i < keepIdle || i >= before || n > 20 {
-				t.Fatalf("%d idle workers, before %d", i, before)
-			}
-		}
-		if w != keepIdle+1 || timer {
-			t.Fatalf("%d workers, want %d and the reader; timer %v", w, keepIdle, timer)
+		if w, i, timer := count(); w != keepIdle+1 || i != keepIdle || timer {
+			t.Fatalf("%d workers, %d idle, want %d and the reader; timer %v", w, i, keepIdle, timer)
 		}
 		for k, y := range youngest {
 			if e.idle[k] != y {
@@ -291,6 +274,29 @@ func TestIdleWorkers(t *testing.T) {
 		b.want(t, 1000+keepIdle, true)
 		if n := e.count.spawned.Load(); n > spawned+1 {
 			t.Errorf("%d workers started while %d idled", n-spawned, keepIdle)
+		}
+	})
+}
+
+// TestIdleWorkersNeeded has bursts come all the time: the workers that they need stay.
+func TestIdleWorkersNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlockable(func(int) bool { return true })
+		e, f := blockedEngine(t, b, 64, 0)
+		burst := func(n int) {
+			f.arrive(numbers(n*200, n*200+200)...)
+			synctest.Wait()
+			b.release()
+			synctest.Wait()
+		}
+		burst(0)
+		spawned := e.count.spawned.Load()
+		for n := range 20 {
+			time.Sleep(trimPeriod / 2)
+			burst(n + 1)
+		}
+		if n := e.count.spawned.Load(); n > spawned+1 {
+			t.Errorf("%d workers started while others idled", n-spawned)
 		}
 	})
 }

@@ -44,6 +44,7 @@ type engine struct {
 	idle    []*worker
 	workers int
 	trim    *time.Timer // set while there are more idle workers than keepIdle
+	fewest  int         // idle workers at once since the last trim
 	stopped bool
 
 	stopping  atomic.Bool
@@ -58,8 +59,8 @@ const (
 	lenMask    = 1<<11 - 1
 	indexMask  = 1<<22 - 1
 	noGen      = 1<<64 - 1
-	keepIdle   = 64 // idle workers that stay for good
-	trimPeriod = 5 * time.Second
+	keepIdle   = 16 // idle workers that stay for good
+	trimPeriod = time.Second
 )
 
 // worker is one goroutine of an engine.
@@ -157,6 +158,7 @@ func (e *engine) readyStandby() {
 		w := e.idle[k-1]
 		e.idle[k-1] = nil
 		e.idle = e.idle[:k-1]
+		e.fewest = min(e.fewest, k-1)
 		e.mu.Unlock()
 		w.wake <- true
 		return
@@ -173,8 +175,8 @@ func (e *engine) rest(w *worker) bool {
 		return false
 	}
 	e.idle = append(e.idle, w)
-	if len(e.idle) > keepIdle && e.trim == nil {
-		e.trim = time.AfterFunc(trimPeriod, e.trimIdle)
+	if e.trim == nil {
+		e.armTrim()
 	}
 	e.mu.Unlock()
 	if !<-w.wake {
@@ -185,23 +187,30 @@ func (e *engine) rest(w *worker) bool {
 	return true
 }
 
-// trimIdle sends away half of the idle workers above keepIdle, those that have rested longest.
+// armTrim looks again after a while if there are many idle workers; the caller holds e.mu.
+func (e *engine) armTrim() {
+	e.fewest = len(e.idle)
+	if e.fewest > keepIdle {
+		e.trim = time.AfterFunc(trimPeriod, e.trimIdle)
+	}
+}
+
+// trimIdle sends those idle workers away that were not needed in the last period, but keepIdle: each
+// holds a stack that a handler has made large.
 func (e *engine) trimIdle() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.trim = nil
-	surplus := len(e.idle) - keepIdle
-	if e.stopped || surplus <= 0 {
+	if e.stopped {
 		return
 	}
-	k := (surplus + 1) / 2
-	for _, w := range e.idle[:k] {
-		w.wake <- false
+	if k := e.fewest - keepIdle; k > 0 {
+		for _, w := range e.idle[:k] { // they have rested longest
+			w.wake <- false
+		}
+		e.idle = append(make([]*worker, 0, keepIdle), e.idle[k:]...)
 	}
-	e.idle = append(make([]*worker, 0, keepIdle), e.idle[k:]...)
-	if len(e.idle) > keepIdle {
-		e.trim = time.AfterFunc(trimPeriod, e.trimIdle)
-	}
+	e.armTrim()
 }
 
 func (e *engine) leave() {
