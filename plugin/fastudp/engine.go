@@ -40,12 +40,13 @@ type engine struct {
 
 	count *counters
 
-	mu      sync.Mutex
-	idle    []*worker
-	workers int
-	trim    *time.Timer // set while there are more idle workers than keepIdle
-	fewest  int         // idle workers at once since the last trim
-	stopped bool
+	mu        sync.Mutex
+	idle      []*worker
+	workers   int
+	trim      *time.Timer // set while there are more idle workers than keepIdle
+	fewest    int         // idle workers at once since the last trim
+	dismissed int         // by trims since memory was given back
+	stopped   bool
 
 	stopping  atomic.Bool
 	drainTill atomic.Int64  // unix nanoseconds
@@ -209,8 +210,13 @@ func (e *engine) trimIdle() {
 			w.wake <- false
 		}
 		e.idle = append(make([]*worker, 0, keepIdle), e.idle[k:]...)
+		e.dismissed += k
 	}
 	e.armTrim()
+	if e.trim == nil && e.dismissed >= surge {
+		e.dismissed = 0
+		releaseMemory()
+	}
 }
 
 func (e *engine) leave() {
