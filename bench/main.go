@@ -1,0 +1,100 @@
+// Command bench measures fastudp against CoreDNS's own listener and against other name servers, and
+// writes a report. See README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	quick  bool
+	only   *regexp.Regexp
+	rounds int
+	time   time.Duration
+	out    string
+}
+
+func main() {
+	if len(os.Args) == 3 && roles[os.Args[1]] != nil {
+		fail(roles[os.Args[1]](os.Args[2]))
+		return
+	}
+	o, err := parseFlags(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	fail(err)
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	fail(run(ctx, o))
+}
+
+// roles are what the program does in a process of its own, at the address given.
+var roles = map[string]func(addr string) error{"upstream": upstream, "echo": echo}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.BoolVar(&o.quick, "quick", false, "fewer loads, one round of a second: about 3 minutes")
+	only := f.String("only", "", "run the sections whose name matches this `regexp`: "+strings.Join(sectionNames(), ", "))
+	f.IntVar(&o.rounds, "rounds", 0, "`rounds` of each measurement (default 5)")
+	f.DurationVar(&o.time, "time", 0, "how long each measurement lasts (default 5s)")
+	f.StringVar(&o.out, "o", "bench/report", "`folder` for the report")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	rounds, length := 5, 5*time.Second
+	if o.quick {
+		rounds, length = 1, time.Second
+	}
+	if o.rounds == 0 {
+		o.rounds = rounds
+	}
+	if o.time == 0 {
+		o.time = length
+	}
+	if f.NArg() > 0 || o.rounds < 1 || o.time < 100*time.Millisecond {
+		return o, errors.New("want no arguments, 1 round or more and 100ms or more")
+	}
+	re, err := regexp.Compile(*only)
+	if err != nil {
+		return o, err
+	}
+	o.only = re
+	return o, nil
+}
+
+// run builds the servers, moves to the load's CPUs, measures and reports.
+func run(ctx context.Context, o options) error {
+	dir, err := pinned(ctx)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b, err := newBench(ctx, o, dir)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	rep, err := b.measureAll(ctx)
+	if err != nil {
+		return err
+	}
+	return rep.write(o.out)
+}
