@@ -164,7 +164,7 @@ func (n *nullIO) pause()              {}
 func BenchmarkEngine(b *testing.B) {
 	for _, h := range []struct {
 		name   string
-		handle handlerFunc
+		handle handlerOf
 	}{
 		{"silent", func(dns.ResponseWriter, *dns.Msg) {}},
 		{"answer", func(w dns.ResponseWriter, r *dns.Msg) {
@@ -189,10 +189,6 @@ func BenchmarkEngine(b *testing.B) {
 		})
 	}
 }
-
-type handlerFunc func(dns.ResponseWriter, *dns.Msg)
-
-func (f handlerFunc) ServeDNS(_ context.Context, w dns.ResponseWriter, r *dns.Msg) { f(w, r) }
 
 func BenchmarkUnpack(b *testing.B) {
 	for name, q := range map[string][]byte{

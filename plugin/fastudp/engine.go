@@ -52,6 +52,7 @@ type engine struct {
 	drainTill atomic.Int64  // unix nanoseconds
 	readDone  chan struct{} // the last reader has drained the socket
 	done      chan struct{} // and no worker is left
+	_         [128]byte     // as in counters
 }
 
 const (

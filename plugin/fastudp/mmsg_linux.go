@@ -67,6 +67,8 @@ type mmsgIO struct {
 	txOff  int // messages done with
 	txDone int // responses in them
 	txFunc func(fd uintptr) bool
+
+	_ [128]byte // as in counters
 }
 
 // newMmsgIO makes the I/O of c, which receives into packets and sends at most batch at once.

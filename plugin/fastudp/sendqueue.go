@@ -46,6 +46,7 @@ type sendQueue struct {
 	spare    []*reply
 	flushing bool
 	closed   bool
+	_        [128]byte // as in counters
 }
 
 func newSendQueue(io packetIO, count *counters, batch int) *sendQueue {
