@@ -229,12 +229,13 @@ func (m *mmsgIO) sendmmsg(fd uintptr) bool {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.tx.msgs[m.txOff])), uintptr(len(m.groups.parts)-m.txOff), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
-			m.count.sends.Add(1)
+			before := m.txDone
 			for _, parts := range m.groups.parts[m.txOff : m.txOff+int(n)] {
-				m.count.sent.Add(uint64(parts))
 				m.txDone += parts
 			}
 			m.txOff += int(n)
+			m.count.sends.Add(1)
+			m.count.sent.Add(uint64(m.txDone - before))
 		case unix.EAGAIN:
 			return false
 		default:
