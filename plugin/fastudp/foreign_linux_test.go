@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coredns/caddy"
 )
 
 // foreignProcess is this test as a process that holds a socket on an address until its input ends.
@@ -126,12 +128,7 @@ func TestForeignSockets(t *testing.T) {
 // TestForeignSocketsFirst finds another process there already.
 func TestForeignSocketsFirst(t *testing.T) {
 	out := watchLog(t)
-	probe, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := probe.LocalAddr().String()
-	probe.Close()
+	at := freeAddress(t)
 	end := startForeign(t, at)
 	_, port, _ := net.SplitHostPort(at)
 	startCorefile(t, ".:"+port+" {\nbind 127.0.0.1\nportable 4 random\nwhoami\n}")
@@ -145,4 +142,111 @@ func TestForeignSocketsFirst(t *testing.T) {
 	if n := spread(t, l); n != 4 {
 		t.Errorf("alone %d sockets get a client's queries, want all 4", n)
 	}
+}
+
+// TestSteerToHash reloads from random steering to the hash and back: no program stays behind.
+func TestSteerToHash(t *testing.T) {
+	at := freeAddress(t)
+	_, port, _ := net.SplitHostPort(at)
+	corefile := func(steer string) caddy.Input {
+		return caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(".:" + port + " {\nbind 127.0.0.1\nportable 4 " + steer + "\nwhoami\n}"), ServerTypeName: "dns"}
+	}
+	inst, err := caddy.Start(corefile("random"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { inst.Stop() }()
+	for i := range 30 {
+		way, want := "hash", 1
+		if i%2 == 1 {
+			way, want = "random", 4
+		}
+		if inst, err = inst.Restart(corefile(way)); err != nil {
+			t.Fatal(err)
+		}
+		if n := spread(t, successor(t, at)); n != want {
+			t.Errorf("reload %d: with steer %s %d sockets get a client's queries, want %d", i, way, n, want)
+		}
+	}
+}
+
+// TestForeignThenReload reloads before anybody has seen that another process has come.
+func TestForeignThenReload(t *testing.T) {
+	out := watchLog(t)
+	watchPeriod = time.Hour
+	at := freeAddress(t)
+	_, port, _ := net.SplitHostPort(at)
+	inst := startCorefile(t, ".:"+port+" {\nbind 127.0.0.1\nportable 4 random\nwhoami\n}")
+	serving(t, at)
+	startForeign(t, at)
+	next, err := inst.Restart(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Stop()
+	waitLine(t, out, "another process has sockets on this address")
+	if n := spread(t, successor(t, at)); n > 1 {
+		t.Errorf("%d sockets get a client's queries, want at most one", n)
+	}
+}
+
+// TestForeignOwnSockets looks while sockets of this process come and go: none is taken for another's.
+func TestForeignOwnSockets(t *testing.T) {
+	conns, err := openSockets("127.0.0.1:0", 1, buffers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(conns)
+	end, done := make(chan bool), make(chan bool)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-end:
+				return
+			default:
+			}
+			if more, err := openSockets(conns[0].LocalAddr().String(), 4, buffers{}); err == nil {
+				time.Sleep(time.Millisecond)
+				closeAll(more)
+			}
+		}
+	}()
+	for range 300 {
+		if foreignSocket(conns[0]) {
+			t.Error("one of ours is taken for another process's")
+			break
+		}
+	}
+	close(end)
+	<-done
+}
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	probe, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Close()
+	return probe.LocalAddr().String()
+}
+
+// successor waits until nobody but the newest listener on the address is left.
+func successor(t *testing.T, addr string) *listener {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		n := 0
+		for _, l := range live.list() {
+			if l.local.String() == addr {
+				n++
+			}
+		}
+		if n == 1 {
+			return serving(t, addr)
+		}
+	}
+	t.Fatal("the old listener stays")
+	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"net"
 	"slices"
 	"sync"
+
+	"github.com/coredns/caddy"
 )
 
 // A reload hands the sockets of a listener over to its successor, so that no datagram is lost that
@@ -68,6 +70,11 @@ func (t *takeover) withdraw() error {
 		}
 	}
 	return nil
+}
+
+// steered says whether the group of sockets on addr may have a program that we have attached.
+func steered(addr string) bool {
+	return caddy.IsUpgrade() || slices.ContainsFunc(retiring.list(), func(l *listener) bool { return l.addr == addr && l.steering.how != SteerHash })
 }
 
 // take duplicates for heir the descriptors of up to n sockets of the retiring listeners on its address, without those

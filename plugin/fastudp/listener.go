@@ -116,15 +116,14 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 	}
 	l.decorate = decorate()
 	live.add(l)
-	l.steer(true)
 	for _, e := range l.engines {
 		e.start()
 	}
+	period := watchPeriod
 	close(l.started)
-	log.Infof("%s: %d sockets, batch %d, fairness cap %d, read buffer %s, steer %s, at most %d queries in handlers",
-		l.name(), len(l.engines), l.opts.Batch, l.opts.FairnessCap, l.readBuffer(), l.opts.Steer, l.opts.MaxInflight)
+	log.Infof("%s: %s", l.name(), l.summary())
 	l.mu.Unlock()
-	go l.watch()
+	go l.watch(period)
 	<-l.finished
 	return nil
 }
@@ -188,6 +187,7 @@ func (l *listener) wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		e.out.wait(ctx)
 	}
 	return nil
 }
@@ -256,9 +256,26 @@ func (l *listener) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline implements net.PacketConn.
 func (l *listener) SetWriteDeadline(time.Time) error { return nil }
 
-// readBuffer is the size that the system granted, in words.
-func (l *listener) readBuffer() string {
-	size, ok := bufferSize(l.engines[0].io.conn(), readBuffer)
+// summary says with what l serves.
+func (l *listener) summary() string {
+	sockets := "1 socket"
+	if n := len(l.engines); n > 1 {
+		sockets = fmt.Sprintf("%d sockets", n)
+	}
+	if all := l.steering.sockets; all > len(l.engines) {
+		sockets += fmt.Sprintf(" of %d on the address", all)
+	}
+	bound := "no max_inflight"
+	if l.opts.MaxInflight > 0 {
+		bound = fmt.Sprintf("max_inflight %d for the address", l.opts.MaxInflight)
+	}
+	return fmt.Sprintf("%s, batch %d, fairness cap %d, read buffer %s, write buffer %s, steer %s, %s",
+		sockets, l.opts.Batch, l.opts.FairnessCap, l.buffer(readBuffer), l.buffer(writeBuffer), l.opts.Steer, bound)
+}
+
+// buffer is the size that the system granted, in words.
+func (l *listener) buffer(k bufferKind) string {
+	size, ok := bufferSize(l.engines[0].io.conn(), k)
 	if !ok {
 		return "unknown"
 	}

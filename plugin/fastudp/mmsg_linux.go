@@ -83,6 +83,8 @@ func newMmsgIO(c *net.UDPConn, pktinfo bool, packets []packet, batch int, count 
 	}
 	var family int
 	if e := raw.Control(func(fd uintptr) {
+		_, unknown := unix.GetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT)
+		m.groups.never = unknown != nil // before Linux 4.18
 		family, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
 	}); e != nil || err != nil {
 		return nil, os.NewSyscallError("getsockopt", err)
@@ -218,6 +220,9 @@ func (m *mmsgIO) send(rs []*reply) error {
 			m.count.sendError("closed", len(rs)-n+len(m.groups.sorted)-m.txDone)
 			return err
 		}
+		// Long responses are the collector's now.
+		clear(m.groups.sorted)
+		clear(m.tx.iovs[:n])
 		rs = rs[n:]
 	}
 	return nil
@@ -229,6 +234,7 @@ func (m *mmsgIO) sendmmsg(fd uintptr) bool {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.tx.msgs[m.txOff])), uintptr(len(m.groups.parts)-m.txOff), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
+			interrupted = 0
 			before := m.txDone
 			for _, parts := range m.groups.parts[m.txOff : m.txOff+int(n)] {
 				m.txDone += parts

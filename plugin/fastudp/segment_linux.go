@@ -23,12 +23,13 @@ type grouping struct {
 	sorted []*reply // by message, then by segment
 	parts  []int    // responses in each message
 
-	last [64]int16 // by hash of the client: the message that takes its responses, or -1
-	head []int16   // by message: its first response
-	tail []int16
-	size []int   // by message: octets of all its segments
-	next []int16 // by response: the one that follows in its message, or -1
-	skip int     // sends to come without a look
+	last  [64]int16 // by hash of the client: the message that takes its responses, or -1
+	head  []int16   // by message: its first response
+	tail  []int16
+	size  []int   // by message: octets of all its segments
+	next  []int16 // by response: the one that follows in its message, or -1
+	skip  int     // sends to come without a look
+	never bool    // the kernel does not know of segments and would send all as one datagram
 }
 
 func newGrouping(n int) *grouping {
@@ -40,7 +41,7 @@ func newGrouping(n int) *grouping {
 
 // worthwhile says whether to look for groups among n responses.
 func (g *grouping) worthwhile(n int) bool {
-	if n < minGroup {
+	if n < minGroup || g.never {
 		return false
 	}
 	if g.skip > 0 {

@@ -1,6 +1,7 @@
 package fastudp
 
 import (
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -130,10 +131,28 @@ func (q *sendQueue) waitRoom() {
 	q.mu.Unlock()
 }
 
+// wait returns when nobody sends any more, a relay neither, or ctx ends.
+func (q *sendQueue) wait(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		q.room.Broadcast()
+		q.mu.Unlock()
+	})
+	defer stop()
+	q.mu.Lock()
+	for q.flushing && ctx.Err() == nil {
+		q.room.Wait()
+	}
+	q.mu.Unlock()
+}
+
 // close refuses what comes later. What is pending has been sent or never will be.
 func (q *sendQueue) close() {
 	q.mu.Lock()
 	q.closed = true
+	if n := len(q.pending); n > 0 {
+		q.count.sendError("closed", n)
+	}
 	for i, r := range q.pending {
 		r.free()
 		q.pending[i] = nil

@@ -22,6 +22,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	inherited []*net.UDPConn // sockets of a predecessor that caddy does not hand over
+	steered   bool           // a predecessor may have steered their group
 	listener  *listener
 	listens   chan struct{} // closed when listener is set first
 	serving   bool          // ServePacket has been called
@@ -58,6 +59,7 @@ func (s *Server) inherit() {
 	if !severalSockets {
 		return
 	}
+	s.steered = steered(s.Addr)
 	s.inherited = take(s, s.address.share(s.index))
 	if len(s.inherited) > 0 {
 		opened.add(s)
@@ -112,7 +114,8 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 	for i := range s.index {
 		l.firstSocket += s.address.share(i)
 	}
-	l.steering = steering{how: s.address.opts.Steer, sockets: s.address.sockets()}
+	l.steering = steering{how: s.address.opts.Steer, sockets: s.address.sockets(), program: s.steered}
+	l.steer()
 	s.mu.Lock()
 	s.listener = l
 	select {

@@ -1,38 +1,43 @@
 package fastudp
 
-import "github.com/coredns/caddy"
+import "slices"
 
 // steering has the kernel pick the socket as the option says, for as long as the group of sockets on
 // the address is this process's alone: another process's sockets must neither get what it did not ask
 // for nor lose what it did.
 type steering struct {
-	how      Steer
-	sockets  int  // of the address
-	shared   bool // with another process
-	attached bool
+	how     Steer
+	sockets int  // of the address
+	program bool // the group may have a program, ours or a predecessor's
+	looked  bool
+	shared  bool // with another process
 }
 
 // steer begins to steer, or does so anew if other processes have come or gone since it last looked.
-func (l *listener) steer(first bool) {
+func (l *listener) steer() {
+	if slices.Contains(retiring.list(), l) {
+		return // the group is the successor's too
+	}
 	s := &l.steering
-	c := l.engines[0].io.conn()
+	first := !s.looked
+	s.looked = true
 	if s.how == SteerHash {
-		if first && l.succeedsSteered() {
+		if first && s.program {
 			l.attach(SteerHash)
 		}
 		return
 	}
-	shared := foreignSocket(c)
+	shared := foreignSocket(l.engines[0].io.conn())
 	if !first && shared == s.shared {
 		return
 	}
 	s.shared = shared
 	switch {
 	case shared:
-		log.Warningf("%s: another process has sockets on this address: the kernel's hash picks the socket instead of steer %s until they are gone", l.name(), s.how)
-		if s.attached { // what else there may be is not ours
+		if s.program { // what else there may be is the other's
 			l.attach(SteerHash)
 		}
+		log.Warningf("%s: another process has sockets on this address: the kernel's hash picks the socket instead of steer %s until they are gone", l.name(), s.how)
 	case l.attach(s.how) && !first:
 		log.Infof("%s: the other process's sockets are gone: steer %s again", l.name(), s.how)
 	}
@@ -43,19 +48,6 @@ func (l *listener) attach(how Steer) bool {
 		log.Warningf("%s: steer %s is not to be had, the kernel's hash picks the socket: %v", l.name(), how, err)
 		return false
 	}
-	l.steering.attached = how != SteerHash
+	l.steering.program = how != SteerHash
 	return true
-}
-
-// succeedsSteered says whether l has sockets of a listener that may have steered them.
-func (l *listener) succeedsSteered() bool {
-	if caddy.IsUpgrade() {
-		return true
-	}
-	for _, other := range live.list() {
-		if other != l && other.addr == l.addr && other.steering.how != SteerHash {
-			return true
-		}
-	}
-	return false
 }

@@ -13,10 +13,10 @@ var watchPeriod = 10 * time.Second
 
 const tellPeriod = time.Minute
 
-func (l *listener) watch() {
+func (l *listener) watch(period time.Duration) {
 	w := &watcher{name: l.name(), opts: l.opts, told: make(map[string]telling)}
 	w.begin(l.losses())
-	t := time.NewTicker(watchPeriod)
+	t := time.NewTicker(period)
 	defer t.Stop()
 	for {
 		select {
@@ -24,7 +24,7 @@ func (l *listener) watch() {
 			for _, line := range w.look(now, l.losses()) {
 				log.Warning(line)
 			}
-			l.steer(false)
+			l.steer()
 		case <-l.finished:
 			return
 		}
@@ -44,7 +44,7 @@ type losses struct {
 }
 
 func (l *listener) losses() losses {
-	n := losses{sends: make(map[string]uint64), receives: make(map[string]uint64), bufferBytes: l.readBuffer()}
+	n := losses{sends: make(map[string]uint64), receives: make(map[string]uint64), bufferBytes: l.buffer(readBuffer)}
 	for _, e := range l.engines {
 		drops, _, _ := kernelQueue(e.io.conn())
 		n.kernel = append(n.kernel, drops)
