@@ -3,6 +3,7 @@ package fastudp
 import (
 	"context"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -46,6 +47,7 @@ type sendQueue struct {
 	pending  []*reply
 	spare    []*reply
 	flushing bool
+	promised bool // a writer is about to flush
 	closed   bool
 	_        [128]byte // as in counters
 }
@@ -68,9 +70,21 @@ func (q *sendQueue) add(r *reply) error {
 		return net.ErrClosed
 	}
 	q.pending = append(q.pending, r)
-	full := len(q.pending) >= q.batch
-	q.mu.Unlock()
-	if full || !q.draining.Load() {
+	switch {
+	case len(q.pending) >= q.batch:
+		q.mu.Unlock()
+		q.flush()
+	case q.promised || q.draining.Load():
+		q.mu.Unlock()
+	default:
+		// What waited for an upstream often comes in droves: those that are ready to run add to the
+		// same system call. Somebody who flushes meanwhile takes all.
+		q.promised = true
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+		q.promised = false
+		q.mu.Unlock()
 		q.flush()
 	}
 	return nil

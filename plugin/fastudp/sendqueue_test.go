@@ -343,3 +343,32 @@ func TestQueueRelay(t *testing.T) {
 		wantInOrder(t, *sent, id)
 	})
 }
+
+// TestQueuePromise has many writers ready to run at once, as when an upstream's answers come: they
+// share system calls, and each response goes out once.
+func TestQueuePromise(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		const n = 300
+		q, sent, _ := testQueue(t, 64, false)
+		calls := 0
+		q.io.(*fakeIO).stall = func(int) { calls++ }
+		start := make(chan struct{})
+		for id := range n {
+			go func() {
+				<-start
+				q.add(testReply(id))
+			}()
+		}
+		synctest.Wait()
+		close(start)
+		synctest.Wait()
+		if len(*sent) != n || calls > n/10 {
+			t.Errorf("%d responses sent of %d, in %d calls", len(*sent), n, calls)
+		}
+		q.add(testReply(n)) // alone
+		if len(*sent) != n+1 {
+			t.Error("a single response is not sent at once")
+		}
+	})
+}
