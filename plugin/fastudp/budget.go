@@ -8,6 +8,9 @@ type budget struct {
 	own    int64 // for each socket
 	common int64
 	taken  atomic.Int64 // of common
+
+	extra      int64 // beyond the bound, for questions that were answered at once lately
+	extraTaken atomic.Int64
 }
 
 // newBudget splits n queries over sockets; n = 0 means no bound and gives nil.
@@ -16,7 +19,7 @@ func newBudget(n, sockets int) *budget {
 		return nil
 	}
 	own := n / (2 * sockets)
-	return &budget{own: int64(own), common: int64(n - own*sockets)}
+	return &budget{own: int64(own), common: int64(n - own*sockets), extra: int64(max(n/quickShare, 1))}
 }
 
 // borrow takes one query from the common part.
@@ -29,3 +32,14 @@ func (b *budget) borrow() bool {
 }
 
 func (b *budget) giveBack() { b.taken.Add(-1) }
+
+// borrowExtra takes one query from what is beyond the bound.
+func (b *budget) borrowExtra() bool {
+	if b.extraTaken.Add(1) > b.extra {
+		b.extraTaken.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (b *budget) giveBackExtra() { b.extraTaken.Add(-1) }

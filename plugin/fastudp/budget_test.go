@@ -19,13 +19,13 @@ func budgetEngines(n, sockets int) []*engine {
 }
 
 // admitAll admits until e refuses and returns what release needs.
-func admitAll(e *engine) (held []bool) {
+func admitAll(e *engine) (held []place) {
 	for {
-		borrowed, ok := e.admit()
-		if !ok {
+		p := e.admit()
+		if p == nowhere {
 			return held
 		}
-		held = append(held, borrowed)
+		held = append(held, p)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestBudgetConcurrent(t *testing.T) {
 				es := budgetEngines(n, sockets)
 				var inside, most atomic.Int64
 				var wg sync.WaitGroup
-				held := make([][]bool, workers*sockets)
+				held := make([][]place, workers*sockets)
 				for w := range held {
 					e, rng, mine := es[w%sockets], rand.New(rand.NewPCG(1, uint64(w))), &held[w]
 					wg.Go(func() {
@@ -93,7 +93,7 @@ func TestBudgetConcurrent(t *testing.T) {
 								e.release(h[i])
 								h = slices.Delete(h, i, i+1)
 							}
-							if b, ok := e.admit(); ok {
+							if b := e.admit(); b != nowhere {
 								k := inside.Add(1)
 								for m := most.Load(); k > m && !most.CompareAndSwap(m, k); m = most.Load() {
 								}
@@ -141,7 +141,7 @@ func TestNoBudget(t *testing.T) {
 		t.Fatal("a budget for max_inflight 0")
 	}
 	for range 100_000 {
-		if borrowed, ok := e.admit(); borrowed || !ok {
+		if e.admit() != own {
 			t.Fatal("refused without a bound")
 		}
 	}

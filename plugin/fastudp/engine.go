@@ -33,10 +33,11 @@ type engine struct {
 	taken atomic.Int32 // messages of the batch that need its memory no more
 	ready atomic.Bool  // a standby has been readied that has not claimed yet
 	_     [64 - 16]byte
-	// own and borrowed count queries in handlers, by the part of the budget that they are on.
+	// own, borrowed and extra count queries in handlers, by the part of the budget that they are on.
 	own      atomic.Int64
 	borrowed atomic.Int64
-	_        [64 - 16]byte
+	extra    atomic.Int64
+	_        [64 - 24]byte
 
 	count *counters
 
@@ -123,30 +124,56 @@ func (e *engine) work(w *worker) {
 // took says that a claimed packet's memory may be reused.
 func (e *engine) took() { e.taken.Add(1) }
 
-// admit counts a query in; borrowed must be handed to release.
-func (e *engine) admit() (borrowed, ok bool) {
+// place is the part of the bound that a query in a handler is on.
+type place uint8
+
+const (
+	nowhere  place = iota // it was not let in
+	own                   // the socket's
+	borrowed              // of what all sockets share
+	extra                 // beyond
+)
+
+// admit counts a query in, for release.
+func (e *engine) admit() place {
 	if n := e.own.Add(1); e.budget == nil || n <= e.budget.own {
-		return false, true
+		return own
 	}
 	e.own.Add(-1)
 	if !e.budget.borrow() {
-		return false, false
+		return nowhere
 	}
 	e.borrowed.Add(1)
-	return true, true
+	return borrowed
 }
 
-func (e *engine) release(borrowed bool) {
-	if borrowed {
+// admitExtra counts a query in beyond the bound.
+func (e *engine) admitExtra() place {
+	if !e.budget.borrowExtra() {
+		return nowhere
+	}
+	e.extra.Add(1)
+	return extra
+}
+
+func (e *engine) release(p place) {
+	switch p {
+	case own:
+		e.own.Add(-1)
+	case borrowed:
 		e.borrowed.Add(-1)
 		e.budget.giveBack()
-	} else {
-		e.own.Add(-1)
+	case extra:
+		e.extra.Add(-1)
+		e.budget.giveBackExtra()
 	}
 }
 
+// filling says that half of the socket's own part of the bound is taken.
+func (e *engine) filling() bool { return e.budget != nil && e.own.Load() > e.budget.own/2 }
+
 // inflight is how many queries are in handlers.
-func (e *engine) inflight() int64 { return e.own.Load() + e.borrowed.Load() }
+func (e *engine) inflight() int64 { return e.own.Load() + e.borrowed.Load() + e.extra.Load() }
 
 // readyStandby makes one more worker runnable, unless one already is.
 func (e *engine) readyStandby() {

@@ -270,13 +270,13 @@ func (s *schedule) serve(e *engine, p *packet) {
 	if s.acts[id].slow {
 		runtime.Gosched()
 	}
-	borrowed, ok := e.admit()
-	if !ok {
+	at := e.admit()
+	if at == nowhere {
 		e.count.drops[dropInflight].Add(1)
 	}
 	s.fake.inUse[slot].Store(false)
 	e.took()
-	if !ok {
+	if at == nowhere {
 		s.settle(id, 'd')
 		return
 	}
@@ -286,7 +286,7 @@ func (s *schedule) serve(e *engine, p *packet) {
 		r.peer = from
 		return e.out.add(r)
 	})
-	e.release(borrowed)
+	e.release(at)
 }
 
 // serveReal has listener.serve do it all.

@@ -28,6 +28,7 @@ type listener struct {
 	proxy      *proxyStripper
 	stock      *stockConn
 	engines    []*engine
+	quick      quick
 
 	steering    steering
 	firstSocket int // the number of engines[0]'s socket among those of the address

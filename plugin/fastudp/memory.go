@@ -9,12 +9,12 @@ import (
 const (
 	surge        = 256         // workers that go are worth giving memory back
 	releaseDelay = time.Second // so that all sockets are done
-	releasePause = time.Minute // between two: each is a collection of the whole heap
+	releaseShare = 50          // of the time at most one fiftieth: it is a collection of the whole heap
 )
 
 var release struct {
 	sync.Mutex
-	last    time.Time
+	next    time.Time
 	pending bool
 }
 
@@ -27,10 +27,14 @@ func releaseMemory() {
 		return
 	}
 	release.pending = true
-	time.AfterFunc(max(releaseDelay, releasePause-time.Since(release.last)), func() {
-		debug.FreeOSMemory()
+	time.AfterFunc(max(releaseDelay, time.Until(release.next)), func() {
+		begin := time.Now()
+		freeMemory()
 		release.Lock()
-		release.last, release.pending = time.Now(), false
+		release.next, release.pending = time.Now().Add(releaseShare*time.Since(begin)), false
 		release.Unlock()
 	})
 }
+
+// freeMemory is replaced by a test.
+var freeMemory = debug.FreeOSMemory

@@ -3,6 +3,7 @@ package fastudp
 import (
 	"encoding/binary"
 	"net"
+	"time"
 
 	"github.com/miekg/dns"
 )
@@ -56,15 +57,39 @@ func ordinaryCounts(h []byte) bool {
 
 // query handles an ordinary query.
 func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
-	borrowed, ok := e.admit()
-	if !ok {
+	at := e.admit()
+	if at != own || e.filling() {
+		l.queryFull(e, p, data, proxied, at)
+		return
+	}
+	l.handle(e, p, data, proxied)
+	e.release(at)
+}
+
+// queryFull handles one while many others wait: questions that are answered at once are remembered, and
+// let in when there is no place for others.
+func (l *listener) queryFull(e *engine, p *packet, data []byte, proxied net.Addr, at place) {
+	key := questionKey(data)
+	if at == nowhere && l.quick.recall(key) {
+		at = e.admitExtra()
+	}
+	if at == nowhere {
 		e.count.drops[dropInflight].Add(1)
 		e.took()
 		return
 	}
+	begin := time.Now()
+	l.handle(e, p, data, proxied)
+	if time.Since(begin) < quickLimit {
+		l.quick.remember(key)
+	}
+	e.release(at)
+}
+
+// handle has the plugins answer.
+func (l *listener) handle(e *engine, p *packet, data []byte, proxied net.Addr) {
 	m, err := unpackMessage(data)
 	if err != nil || m.IsTsig() != nil {
-		e.release(borrowed)
 		why := unusualTSIG
 		if err != nil {
 			why = unusualMalformed
@@ -80,7 +105,6 @@ func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
 		w.writer = l.decorate(w)
 	}
 	l.handler.ServeDNS(l.ctx, w, &m.Msg)
-	e.release(borrowed)
 }
 
 // unusual gives a message to the embedded stock server, so that its answer is stock's by construction.
