@@ -2,6 +2,7 @@ package fastudp
 
 import (
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,25 +13,25 @@ import (
 func TestReleaseMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release.next, release.pending = time.Time{}, false
-		calls := 0
+		var calls atomic.Int64
 		freeMemory = func() {
-			calls++
+			calls.Add(1)
 			time.Sleep(200 * time.Millisecond)
 		}
 		defer func() { freeMemory = debug.FreeOSMemory }()
 		releaseMemory()
 		time.Sleep(releaseDelay + time.Second)
 		synctest.Wait()
-		if calls != 1 {
-			t.Errorf("%d times after the first surge", calls)
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d times after the first surge", n)
 		}
 		for range 10 * 60 {
 			releaseMemory()
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		if calls < 50 || calls > 62 {
-			t.Errorf("%d times in ten minutes of surges, each of 0.2 s", calls)
+		if n := calls.Load(); n < 50 || n > 62 {
+			t.Errorf("%d times in ten minutes of surges, each of 0.2 s", n)
 		}
 		time.Sleep(time.Minute) // none is left over
 		synctest.Wait()

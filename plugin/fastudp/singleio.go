@@ -28,29 +28,39 @@ func newSingleIO(c *net.UDPConn, pktinfo bool, count *counters) *singleIO {
 	return s
 }
 
+// drainWait is how long a datagram may take to come out of a socket that is drained.
+const drainWait = 5 * time.Millisecond
+
 func (s *singleIO) receive(ps []packet, wait bool) (int, bool, error) {
-	if !wait {
-		s.udp.SetReadDeadline(time.Now().Add(time.Millisecond))
-	}
 	p := &ps[0]
-	n, oobn, flags, from, err := s.udp.ReadMsgUDPAddrPort(p.data[:maxQuery], s.control)
-	if err != nil {
-		if !os.IsTimeout(err) {
+	for {
+		intime := true
+		if !wait {
+			end := time.Now().Add(drainWait)
+			s.udp.SetReadDeadline(end)
+			intime = time.Until(end) > drainWait/2
+		}
+		n, oobn, flags, from, err := s.udp.ReadMsgUDPAddrPort(p.data[:maxQuery], s.control)
+		switch {
+		case err == nil:
+			p.data = p.data[:n]
+			p.long = flags&msgTrunc != 0 || n == maxQuery
+			p.peer = peer{addr: netip.AddrPortFrom(from.Addr().Unmap(), from.Port())}
+			if s.pktinfo {
+				p.peer.local = s.local(s.control[:oobn])
+			}
+			return 1, false, nil
+		case !os.IsTimeout(err):
 			return 0, false, err
+		case !intime:
+			continue // package net does not look at the socket when the time is over already
 		}
 		s.udp.SetReadDeadline(time.Time{})
-		if !wait {
-			return 0, false, nil
+		if wait {
+			return 0, false, err
 		}
-		return 0, false, err
+		return 0, false, nil
 	}
-	p.data = p.data[:n]
-	p.long = flags&msgTrunc != 0 || n == maxQuery
-	p.peer = peer{addr: netip.AddrPortFrom(from.Addr().Unmap(), from.Port())}
-	if s.pktinfo {
-		p.peer.local = s.local(s.control[:oobn])
-	}
-	return 1, false, nil
 }
 
 // local finds the address that a datagram was sent to.
