@@ -41,6 +41,10 @@ func questionKey(data []byte) uint64 {
 	for _, c := range rest[:min(len(rest), 5)] { // the root, type and class
 		add(c)
 	}
+	// The low bits of FNV depend on low bits alone: mix all, as MurmurHash3 ends.
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
 	return h
 }
 

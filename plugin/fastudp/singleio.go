@@ -28,12 +28,12 @@ func newSingleIO(c *net.UDPConn, pktinfo bool, count *counters) *singleIO {
 	return s
 }
 
-// drainWait is how long a datagram may take to come out of a socket that is drained.
-const drainWait = 5 * time.Millisecond
+// drainWait is how long the last datagrams may take to come out of a socket that is drained.
+const drainWait = time.Millisecond
 
 func (s *singleIO) receive(ps []packet, wait bool) (int, bool, error) {
 	p := &ps[0]
-	for {
+	for looks := 0; ; {
 		intime := true
 		if !wait {
 			end := time.Now().Add(drainWait)
@@ -52,14 +52,18 @@ func (s *singleIO) receive(ps []packet, wait bool) (int, bool, error) {
 			return 1, false, nil
 		case !os.IsTimeout(err):
 			return 0, false, err
-		case !intime:
-			continue // package net does not look at the socket when the time is over already
-		}
-		s.udp.SetReadDeadline(time.Time{})
-		if wait {
+		case wait:
+			s.udp.SetReadDeadline(time.Time{})
 			return 0, false, err
+		case intime:
+			looks++
 		}
-		return 0, false, nil
+		// Package net does not look at the socket when the time is over already, as it is when the
+		// machine was busy: one look proves nothing.
+		if looks == 2 {
+			s.udp.SetReadDeadline(time.Time{})
+			return 0, false, nil
+		}
 	}
 }
 
