@@ -18,8 +18,7 @@ const cacheLine = 128
 // hotWords are the lines that a socket writes for each query or batch.
 func hotWords(e *engine) map[uintptr]string {
 	lines := make(map[uintptr]string)
-	var add func(name string, v reflect.Value)
-	add = func(name string, v reflect.Value) {
+	add := func(name string, v reflect.Value) {
 		first := v.UnsafeAddr()
 		for at := first; at < first+v.Type().Size(); at += 8 {
 			lines[at/cacheLine] = name
