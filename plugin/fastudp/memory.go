@@ -16,6 +16,7 @@ var release struct {
 	sync.Mutex
 	next    time.Time
 	pending bool
+	again   bool // somebody asked while it ran
 }
 
 // releaseMemory soon gives the memory of a surge back to the system. A process that has nothing to do
@@ -24,15 +25,23 @@ func releaseMemory() {
 	release.Lock()
 	defer release.Unlock()
 	if release.pending {
+		release.again = true
 		return
 	}
 	release.pending = true
 	time.AfterFunc(max(releaseDelay, time.Until(release.next)), func() {
 		begin := time.Now()
+		release.Lock()
+		release.again = false
+		release.Unlock()
 		freeMemory()
 		release.Lock()
+		again := release.again
 		release.next, release.pending = time.Now().Add(releaseShare*time.Since(begin)), false
 		release.Unlock()
+		if again {
+			releaseMemory()
+		}
 	})
 }
 

@@ -69,9 +69,11 @@ func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
 // queryFull handles one while many others wait: questions that are answered at once are remembered, and
 // let in when there is no place for others.
 func (l *listener) queryFull(e *engine, p *packet, data []byte, proxied net.Addr, at place) {
-	key := questionKey(data)
+	key, limit := questionKey(data), quickLimit
 	if at == nowhere && l.quick.recall(key) {
-		at = e.admitExtra()
+		if at, limit = e.admitExtra(), extraLimit; at == nowhere {
+			l.quick.remember(key) // it was not its fault
+		}
 	}
 	if at == nowhere {
 		e.count.drops[dropInflight].Add(1)
@@ -79,15 +81,14 @@ func (l *listener) queryFull(e *engine, p *packet, data []byte, proxied net.Addr
 		return
 	}
 	begin := time.Now()
-	l.handle(e, p, data, proxied)
-	if time.Since(begin) < quickLimit {
+	if l.handle(e, p, data, proxied) && time.Since(begin) < limit {
 		l.quick.remember(key)
 	}
 	e.release(at)
 }
 
-// handle has the plugins answer.
-func (l *listener) handle(e *engine, p *packet, data []byte, proxied net.Addr) {
+// handle has the plugins answer, or the stock server if it is no ordinary query after all: then it says false.
+func (l *listener) handle(e *engine, p *packet, data []byte, proxied net.Addr) bool {
 	m, err := unpackMessage(data)
 	if err != nil || m.IsTsig() != nil {
 		why := unusualTSIG
@@ -95,7 +96,7 @@ func (l *listener) handle(e *engine, p *packet, data []byte, proxied net.Addr) {
 			why = unusualMalformed
 		}
 		l.unusual(e, p, data, proxied, why)
-		return
+		return false
 	}
 	w := &m.writer
 	w.engine, w.server, w.peer, w.proxy = e, l, p.peer, proxied
@@ -105,6 +106,7 @@ func (l *listener) handle(e *engine, p *packet, data []byte, proxied net.Addr) {
 		w.writer = l.decorate(w)
 	}
 	l.handler.ServeDNS(l.ctx, w, &m.Msg)
+	return true
 }
 
 // unusual gives a message to the embedded stock server, so that its answer is stock's by construction.

@@ -26,9 +26,22 @@ func TestQuestionKey(t *testing.T) {
 			}
 		}
 	}
-	withOPT := wire(t, new(dns.Msg).SetQuestion("a.example.", dns.TypeA).SetEdns0(1232, true))
-	if questionKey(withOPT) != key("a.example.", dns.TypeA) {
-		t.Error("the key depends on what follows the question")
+	// What cache keeps apart.
+	variant := func(change func(m *dns.Msg)) uint64 {
+		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
+		change(m)
+		return questionKey(wire(t, m))
+	}
+	plain := key("a.example.", dns.TypeA)
+	if variant(func(m *dns.Msg) { m.SetEdns0(512, true) }) == plain || variant(func(m *dns.Msg) { m.CheckingDisabled = true }) == plain {
+		t.Error("DO or CD is not in the key")
+	}
+	if variant(func(m *dns.Msg) { m.SetEdns0(512, true) }) != variant(func(m *dns.Msg) { m.SetEdns0(4096, true) }) {
+		t.Error("the buffer size is in the key")
+	}
+	compressed := append(wire(t, new(dns.Msg).SetQuestion(".", dns.TypeA))[:headerSize], 0xC0, 4, 0, 1, 0, 1)
+	if questionKey(compressed) != 0 {
+		t.Error("a key for a name that is not read")
 	}
 	for _, data := range append(ordinaryMessages(t), otherMessages(t)...) {
 		for n := headerSize; n <= len(data); n++ {
@@ -39,20 +52,30 @@ func TestQuestionKey(t *testing.T) {
 
 func TestQuick(t *testing.T) {
 	var q quick
-	if q.recall(7) {
+	const key = 7 + 1<<60
+	if q.recall(key) {
 		t.Error("recalled from nothing")
 	}
-	q.remember(7)
-	if q.recall(7 + 1<<50) {
+	q.remember(0)
+	if q.recall(0) {
+		t.Error("remembered without a key")
+	}
+	q.remember(key)
+	if q.recall(key + 1<<50) {
 		t.Error("recalled for another question")
 	}
-	if !q.recall(7) || q.recall(7) {
-		t.Error("not recalled just once")
+	for i := range quickTries {
+		if !q.recall(key) {
+			t.Errorf("not recalled after %d times", i)
+		}
+	}
+	if q.recall(key) {
+		t.Error("recalled for ever")
 	}
 }
 
 // TestQuickWhenFull fills all places with queries that wait. Questions that were answered at once while
-// they filled are still answered, others are dropped, and one that waits now takes one place only.
+// they filled are still answered, others are dropped, and those that wait now take the extra places only.
 func TestQuickWhenFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 160
@@ -90,13 +113,25 @@ func TestQuickWhenFull(t *testing.T) {
 		b.mu.Lock()
 		b.blocks = func(id int) bool { return slow(id) || id < 20 }
 		b.mu.Unlock()
-		ask(3, 3, 3, 3)
-		if n := e.inflight(); n != bound+1 {
-			t.Errorf("%d queries in handlers after one was asked for that waits now, want %d", n, bound+1)
-		}
 		ask(numbers(0, 20)...)
 		if n := e.inflight(); n != bound+bound/quickShare {
 			t.Errorf("%d queries in handlers, want %d and a sixteenth", n, bound)
+		}
+		b.mu.Lock()
+		b.blocks = slow
+		for id, c := range b.blocked {
+			if !slow(id) {
+				close(c)
+				delete(b.blocked, id)
+			}
+		}
+		b.mu.Unlock()
+		synctest.Wait()
+		ask(numbers(0, 20)...) // as before: a test message's name says where in its batch it was
+		for id := 10; id < 20; id++ {
+			if n := answers(id); n < 5 {
+				t.Errorf("question %d, which found no extra place, is forgotten: %d answers", id, n)
+			}
 		}
 		b.release()
 		synctest.Wait()

@@ -84,8 +84,11 @@ func (q *sendQueue) add(r *reply) error {
 		runtime.Gosched()
 		q.mu.Lock()
 		q.promised = false
+		if !q.flushing {
+			q.flushing = true
+			q.drain()
+		}
 		q.mu.Unlock()
-		q.flush()
 	}
 	return nil
 }
@@ -154,7 +157,7 @@ func (q *sendQueue) wait(ctx context.Context) {
 	})
 	defer stop()
 	q.mu.Lock()
-	for q.flushing && ctx.Err() == nil {
+	for (q.flushing || q.promised) && ctx.Err() == nil {
 		q.room.Wait()
 	}
 	q.mu.Unlock()
