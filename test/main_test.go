@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -126,15 +127,16 @@ func udpAddrs(inst *caddy.Instance) []string {
 	return all
 }
 
-// freePort is a port free for UDP and TCP on all addresses.
+// freePort is a port free for UDP and TCP on all addresses. It is none that the system gives to clients,
+// nor to the other test processes: with SO_REUSEPORT two servers would share one unnoticed.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 50 {
-		l, err := net.Listen("tcp", ":0")
+	for range 200 {
+		port := 2000 + rand.IntN(8000)
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		port := l.Addr().(*net.TCPAddr).Port
 		p, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
 		l.Close()
 		if err == nil {
