@@ -10,16 +10,27 @@ import (
 type message struct {
 	dns.Msg
 	question [1]dns.Question
-	extra    [1]dns.RR
-	opt      dns.OPT
 	writer   response
+}
+
+// messageOPT is one with an OPT record.
+type messageOPT struct {
+	message
+	extra [1]dns.RR
+	opt   dns.OPT
 }
 
 // unpackMessage unpacks data as dns.Msg.Unpack does. What nearly everybody sends it reads itself.
 // A message that makes the library panic, which would end the process, gives an error.
 func unpackMessage(data []byte) (m *message, err error) {
-	m = new(message)
-	if m.unpackOrdinary(data) {
+	var with *messageOPT
+	if len(data) >= headerSize && data[11] > 0 {
+		with = new(messageOPT)
+		m = &with.message
+	} else {
+		m = new(message)
+	}
+	if m.unpackOrdinary(data, with) {
 		return m, nil
 	}
 	m.Msg = dns.Msg{}
@@ -41,8 +52,9 @@ const (
 )
 
 // unpackOrdinary reads a header with one question, whose name needs no escapes, and at most an OPT
-// record without options. It says false, leaving m in disorder, for anything else.
-func (m *message) unpackOrdinary(data []byte) bool {
+// record without options, for which m must be part of with. It says false, leaving m in disorder, for
+// anything else.
+func (m *message) unpackOrdinary(data []byte, with *messageOPT) bool {
 	if len(data) < headerSize {
 		return false
 	}
@@ -76,10 +88,10 @@ func (m *message) unpackOrdinary(data []byte) bool {
 	if len(rest) < optHeader || rest[0] != 0 || binary.BigEndian.Uint16(rest[1:]) != dns.TypeOPT || binary.BigEndian.Uint16(rest[9:]) != 0 {
 		return false
 	}
-	m.opt.Hdr = dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT, Class: binary.BigEndian.Uint16(rest[3:]), Ttl: binary.BigEndian.Uint32(rest[5:])}
-	m.Rcode |= m.opt.ExtendedRcode()
-	m.extra[0] = &m.opt
-	m.Extra = m.extra[:]
+	with.opt.Hdr = dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT, Class: binary.BigEndian.Uint16(rest[3:]), Ttl: binary.BigEndian.Uint32(rest[5:])}
+	m.Rcode |= with.opt.ExtendedRcode()
+	with.extra[0] = &with.opt
+	m.Extra = with.extra[:]
 	return true
 }
 

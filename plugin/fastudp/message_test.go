@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/miekg/dns"
 )
@@ -71,7 +72,8 @@ func checkUnpack(t testing.TB, data []byte) (ordinary bool) {
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("%x: error %v, the library's %v", data, err, wantErr)
 	}
-	ordinary = new(message).unpackOrdinary(data)
+	with := new(messageOPT)
+	ordinary = with.unpackOrdinary(data, with)
 	if err != nil && ordinary {
 		t.Fatalf("%x: the library refuses it: %v", data, wantErr)
 	}
@@ -110,8 +112,15 @@ func TestUnpackAppends(t *testing.T) {
 	}
 }
 
-// TestUnpackAllocates once, and once more for the name.
+// TestUnpackAllocates once, and once more for the name. The sizes are those of an allocator's class:
+// a field more would cost every query 32 bytes or more.
 func TestUnpackAllocates(t *testing.T) {
+	if n := unsafe.Sizeof(message{}); unsafe.Sizeof(uintptr(0)) == 8 && n > 288 {
+		t.Errorf("a message takes %d bytes", n)
+	}
+	if n := unsafe.Sizeof(messageOPT{}); unsafe.Sizeof(uintptr(0)) == 8 && n > 352 {
+		t.Errorf("a message with an OPT record takes %d bytes", n)
+	}
 	data := wire(t, new(dns.Msg).SetQuestion("a.example.", dns.TypeA).SetEdns0(1232, true))
 	if n := testing.AllocsPerRun(100, func() { unpackMessage(data) }); n != 2 {
 		t.Errorf("%v allocations", n)

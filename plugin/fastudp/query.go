@@ -99,11 +99,14 @@ func (l *listener) handle(e *engine, p *packet, data []byte, proxied net.Addr) b
 		return false
 	}
 	w := &m.writer
-	w.engine, w.server, w.peer, w.proxy = e, l, p.peer, proxied
-	e.took() // unpacking copies: nothing of m points into data
-	w.setRemote()
+	w.engine, w.server = e, l
+	w.setPeer(p.peer)
+	e.took() // nothing of m points into p
+	if proxied != nil {
+		w.seldom().proxy = proxied
+	}
 	if l.decorate != nil {
-		w.writer = l.decorate(w)
+		w.seldom().writer = l.decorate(w)
 	}
 	l.handler.ServeDNS(l.ctx, w, &m.Msg)
 	return true

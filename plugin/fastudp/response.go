@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 
 	"github.com/miekg/dns"
 )
@@ -20,18 +21,24 @@ const (
 type response struct {
 	engine *engine
 	server *listener
-	peer   peer
-	remote net.UDPAddr
-	ip     [16]byte // that remote.IP points to
-	proxy  net.Addr // what a PROXY header said, or nil
-	writer dns.Writer
-	mac    string
+	remote net.UDPAddr // whom to answer
+	ip     [16]byte    // that remote.IP points to
+	local  netip.Addr  // as in peer
+	rare   *rare       // nil for most
 	closed bool
+}
+
+// rare is what few responses have: the collector's work goes by the bytes of each.
+type rare struct {
+	proxy  net.Addr   // what a PROXY header said, or nil
+	writer dns.Writer // what a plugin has put before us, or nil
+	mac    string
 	timers bool
 }
 
-func (w *response) setRemote() {
-	a := w.peer.addr.Addr()
+func (w *response) setPeer(p peer) {
+	w.local = p.local
+	a := p.addr.Addr()
 	if a.Is4() {
 		b := a.As4()
 		w.remote.IP = append(w.ip[:0:16], b[:]...)
@@ -40,7 +47,17 @@ func (w *response) setRemote() {
 		w.remote.IP = w.ip[:]
 		w.remote.Zone = a.Zone()
 	}
-	w.remote.Port = int(w.peer.addr.Port())
+	w.remote.Port = int(p.addr.Port())
+}
+
+func (w *response) peer() peer { return peer{addr: w.remote.AddrPort(), local: w.local} }
+
+// seldom is w.rare, made when it is needed.
+func (w *response) seldom() *rare {
+	if w.rare == nil {
+		w.rare = new(rare)
+	}
+	return w.rare
 }
 
 // LocalAddr implements dns.ResponseWriter.
@@ -48,10 +65,18 @@ func (w *response) LocalAddr() net.Addr { return w.server.local }
 
 // RemoteAddr implements dns.ResponseWriter.
 func (w *response) RemoteAddr() net.Addr {
-	if w.proxy != nil {
-		return w.proxy
+	if r := w.rare; r != nil && r.proxy != nil {
+		return r.proxy
 	}
 	return &w.remote
+}
+
+// decorator is what stands between us and the bytes, or nil.
+func (w *response) decorator() dns.Writer {
+	if w.rare == nil {
+		return nil
+	}
+	return w.rare.writer
 }
 
 // WriteMsg implements dns.ResponseWriter.
@@ -62,13 +87,13 @@ func (w *response) WriteMsg(m *dns.Msg) error {
 	if t := m.IsTsig(); t != nil {
 		return w.writeTsig(m, t)
 	}
-	if w.writer != nil {
+	if d := w.decorator(); d != nil {
 		// A decorator may keep the bytes: they are its own.
 		data, err := m.Pack()
 		if err != nil {
 			return err
 		}
-		_, err = w.writer.Write(data)
+		_, err = d.Write(data)
 		return err
 	}
 	r := newReply()
@@ -88,16 +113,17 @@ func (w *response) writeTsig(m *dns.Msg, t *dns.TSIG) error {
 	signs := t.Error != dns.RcodeBadKey && t.Error != dns.RcodeBadSig
 	// Without a secret too, because that is when stock finds that there is none: the message has been
 	// packed, and has lost its TSIG record.
-	data, mac, err := dns.TsigGenerate(m, secret, w.mac, w.timers)
+	r := w.seldom()
+	data, mac, err := dns.TsigGenerate(m, secret, r.mac, r.timers)
 	if signs && !known && (err == nil || err == dns.ErrKeyAlg) {
 		mac, err = "", dns.ErrSecret
 	}
-	w.mac = mac
+	r.mac = mac
 	if err != nil {
 		return err
 	}
-	if w.writer != nil {
-		_, err = w.writer.Write(data)
+	if r.writer != nil {
+		_, err = r.writer.Write(data)
 	} else {
 		_, err = w.Write(data)
 	}
@@ -118,7 +144,7 @@ func (w *response) Write(b []byte) (int, error) {
 }
 
 func (w *response) send(r *reply) error {
-	r.peer = w.peer
+	r.peer = w.peer()
 	limit := maxPayload4
 	if r.peer.addr.Addr().Is6() {
 		limit = maxPayload6
@@ -143,7 +169,11 @@ func (w *response) Close() error {
 func (w *response) TsigStatus() error { return nil }
 
 // TsigTimersOnly implements dns.ResponseWriter.
-func (w *response) TsigTimersOnly(b bool) { w.timers = b }
+func (w *response) TsigTimersOnly(b bool) {
+	if b || w.rare != nil {
+		w.seldom().timers = b
+	}
+}
 
 // ConnectionState implements dns.ConnectionStater, as stock's writer does for UDP too.
 func (w *response) ConnectionState() *tls.ConnectionState { return nil }

@@ -147,7 +147,8 @@ func (c *stockConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	}
 	c.close1(s)
 	c.mu.Unlock()
-	w := response{engine: s.engine, peer: s.peer}
+	w := response{engine: s.engine}
+	w.setPeer(s.peer)
 	return w.Write(b)
 }
 
