@@ -219,7 +219,7 @@ func (b *bench) start(ctx context.Context, s server, p place, w work) (*child.Ch
 		return nil, err
 	}
 	c, err := child.Start(child.Options{
-		Name: s.name, CPUs: p.cpus, Dir: dir, Netns: p.netns, Env: []string{fmt.Sprintf("GOMAXPROCS=%d", len(p.cpus))},
+		Name: s.name, CPUs: p.cpus, Dir: dir, Netns: p.netns, Env: append([]string{fmt.Sprintf("GOMAXPROCS=%d", len(p.cpus))}, s.env...),
 	}, argv...)
 	if err != nil {
 		return nil, err

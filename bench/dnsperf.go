@@ -23,7 +23,7 @@ func dnsperf(ctx context.Context, p place, w work, clients int, d time.Duration,
 		args = append(args, "-e", "-D")
 	}
 	if once {
-		args = append(args, "-n", "1")
+		args = append(args, "-n", "1", "-q", "20") // none shall be lost
 	}
 	args = append(args, "-l", strconv.FormatFloat(d.Seconds(), 'f', 3, 64))
 	out, err := exec.CommandContext(ctx, "dnsperf", args...).CombinedOutput()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	udpload "github.com/fastudp/fastudp/internal/load"
 )
 
 // closed is dnsperf with a number of clients.
@@ -39,36 +37,20 @@ func flood(rate float64) load {
 // open is our own generator at a rate, from a number of source ports.
 func open(name string, rate float64, ports int, least time.Duration) load {
 	from := plural(ports, "port")
-	return load{name: name + ", " + from, series: from, point: rate, rate: rate, least: least,
-		ask: func(ctx context.Context, _ *bench, p place, w work, d time.Duration) (outcome, error) {
-			return generate(ctx, p, w, udpload.Config{Rate: rate, Sockets: ports, Duration: d})
-		}}
+	return load{name: name + ", " + from, series: from, point: rate, rate: rate, least: least, ask: generate(rate, ports)}
 }
 
 // oneAtATime waits for each answer before the next question.
-var oneAtATime = load{name: "one at a time", ask: func(ctx context.Context, _ *bench, p place, w work, d time.Duration) (outcome, error) {
-	return generate(ctx, p, w, udpload.Config{Outstanding: 1, Sockets: 1, Duration: d})
-}}
+var oneAtATime = load{name: "one at a time", ask: generate(0, 1)}
 
-func generate(ctx context.Context, p place, w work, c udpload.Config) (outcome, error) {
-	var err error
-	if c.Questions, err = w.wire(100000); err != nil {
-		return outcome{}, err
+func generate(rate float64, ports int) func(context.Context, *bench, place, work, time.Duration) (outcome, error) {
+	return func(ctx context.Context, _ *bench, p place, w work, d time.Duration) (outcome, error) {
+		questions, err := w.wire(100000)
+		if err != nil {
+			return outcome{}, err
+		}
+		return openLoop{target: p.addrPort(), questions: questions, rate: rate, ports: ports, duration: d}.run(ctx)
 	}
-	c.Target = p.addrPort()
-	r, err := udpload.Run(ctx, c)
-	if err != nil {
-		return outcome{}, err
-	}
-	h := r.Latency
-	at := func(q float64) time.Duration { return time.Duration(h.ValueAtPercentile(q)) }
-	return outcome{
-		Sent: r.Sent, Answered: r.Answered, Lost: r.Lost, Late: r.Late, Elapsed: r.Elapsed,
-		Latency: &latency{
-			Average: time.Duration(h.Mean()), Min: time.Duration(h.Min()), Max: time.Duration(h.Max()), StdDev: time.Duration(h.StdDev()),
-			P50: at(50), P99: at(99), P999: at(99.9),
-		},
-	}, nil
 }
 
 func plural(n int, what string) string {

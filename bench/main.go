@@ -54,12 +54,12 @@ func parseFlags(args []string) (options, error) {
 	f.BoolVar(&o.quick, "quick", false, "fewer loads, one round of a second: about 3 minutes")
 	only := f.String("only", "", "run the sections whose name matches this `regexp`: "+strings.Join(sectionNames(), ", "))
 	f.IntVar(&o.rounds, "rounds", 0, "`rounds` of each measurement (default 5)")
-	f.DurationVar(&o.time, "time", 0, "how long each measurement lasts (default 5s)")
+	f.DurationVar(&o.time, "time", 0, "how long each measurement lasts (default 2s)")
 	f.StringVar(&o.out, "o", "bench/report", "`folder` for the report")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	rounds, length := 5, 5*time.Second
+	rounds, length := 5, 2*time.Second
 	if o.quick {
 		rounds, length = 1, time.Second
 	}

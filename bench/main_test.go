@@ -13,7 +13,7 @@ func TestFlags(t *testing.T) {
 	if !o.quick || o.rounds != 1 || o.time != 2*time.Second || !o.only.MatchString("two") || o.only.MatchString("low") {
 		t.Errorf("got %+v", o)
 	}
-	if o, err = parseFlags(nil); err != nil || o.rounds != 5 || o.time != 5*time.Second || !o.only.MatchString("low") {
+	if o, err = parseFlags(nil); err != nil || o.rounds != 5 || o.time != 2*time.Second || !o.only.MatchString("low") {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 	for _, bad := range [][]string{{"-only", "("}, {"-rounds", "-1"}, {"-time", "1ms"}, {"what"}} {

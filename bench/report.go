@@ -146,7 +146,7 @@ func table(w io.Writer, rows [][]string) {
 
 // ratioTable compares each server with the base under the same load.
 func (s sectionReport) ratioTable() [][]string {
-	out := [][]string{{"work", "load", "server", "CPU", "rate", "latency", "p99", "limit"}}
+	out := [][]string{{"work", "load", "server", "CPU", "rate", "latency", "p50", "p99", "limit"}}
 	for _, r := range s.Rows {
 		base, ok := s.find(r.Work, r.Load, s.Base)
 		if !ok || r.Server == s.Base {
@@ -155,6 +155,7 @@ func (s sectionReport) ratioTable() [][]string {
 		out = append(out, []string{r.Work, r.Load, r.Server,
 			ratios(r, base, sample.CPU).String(), ratios(r, base, rateOf).String(),
 			ratios(r, base, func(s sample) float64 { return s.Average }).String(),
+			ratios(r, base, func(s sample) float64 { return s.P50 }).String(),
 			ratios(r, base, func(s sample) float64 { return s.P99 }).String(),
 			r.Limited,
 		})

@@ -75,12 +75,14 @@ func TestMarkLimited(t *testing.T) {
 	late.Samples[0].Late = 5
 	slow := flood(30)
 	slow.Samples[0].Asked = 80
+	open := rowOf("open", "l", 99) // a rate that is given is no limit
+	open.Open = true
 	rows := []row{
 		rowOf(floorName, "l", 100), rowOf("near", "l", 95), rowOf("far", "l", 80), rowOf("other load", "m", 95),
-		flood(0.5), flood(30), slow, late,
+		flood(0.5), flood(30), slow, late, open,
 	}
 	markLimited(rows)
-	for i, want := range []string{"", "generator", "", "", "offered rate", "", "generator slow", "generator late"} {
+	for i, want := range []string{"", "generator", "", "", "offered rate", "", "generator slow", "generator late", ""} {
 		if rows[i].Limited != want {
 			t.Errorf("%s, %s: %q, want %q", rows[i].Server, rows[i].Load, rows[i].Limited, want)
 		}
@@ -113,7 +115,7 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		"2 round(s) of 1 s each", "Other processes took 25.0 % of the server's CPU", "- a machine", "- NSD: nsd is not installed", "- a trial: why\n",
 		"## Study 1: answered queries a second by clients: ratios",
-		"| w | 1 client | fastudp | 0.50 | 2.00 |  | 1.00 |  |\n",
+		"| w | 1 client | fastudp | 0.50 | 2.00 |  |  | 1.00 |  |\n",
 		"| w | 1 client | stock | 15000 (10000-20000) |",
 		"![One CPU, w](clients-w.svg)",
 	} {

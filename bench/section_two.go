@@ -4,15 +4,18 @@ import "context"
 
 var twoSection = section{
 	name: "two", title: "Two CPUs",
-	about: "The root-like zone, GOMAXPROCS 2 on two CPUs, dnsperf. fastudp with two sockets, the kernel's choice by flow hash and at random: one client's flow hash always gives the same socket.",
+	about: "The root-like zone, GOMAXPROCS 2 on two CPUs, dnsperf. fastudp with two sockets, the kernel's choice by flow hash, at random and by the CPU that took the packet: one client's flow hash always gives the same socket. Beside it fastudp with one socket on one CPU.",
 	base:  stockName,
 	plan: func(_ context.Context, b *bench) ([]trial, error) {
 		if b.shared {
 			b.leave("CPUs of its own for the load of section two: the machine has too few, so server and load share two, and the rates there say little")
 		}
-		servers := append(b.pick(stockName, "multisocket+shed", "fastudp 2 hash", "fastudp 2 random"), choose(b, b.pick("multisocket"), nil)...)
+		servers := append(b.pick(stockName, "multisocket+shed", "fastudp 2 hash", "fastudp 2 random"), choose(b, b.pick("multisocket", "fastudp 2 cpu"), nil)...)
 		loads := []load{closed(1), closed(10)}
-		return append(b.floor(b.input["root"], b.cpus.two, loads...), cross(b.works("root"), loads, servers, b.cpus.two)...), nil
+		single := b.servers[fastudpName]
+		single.name = "fastudp 1, one CPU"
+		trials := append(b.floor(b.input["root"], b.cpus.two, loads...), cross(b.works("root"), loads, servers, b.cpus.two)...)
+		return append(trials, cross(b.works("root"), loads, []server{single}, b.cpus.one)...), nil
 	},
 	charts: func(rows []row) []chart {
 		return []chart{bars("two", "Two CPUs, root-like zone", "q/s", without(floorName, rows), func(r row) (string, string) { return r.Server, r.Load }, rateOf)}

@@ -88,7 +88,7 @@ func (b *bench) section(ctx context.Context, s section, rep *report) ([]row, err
 	}
 	rows := make([]row, len(trials))
 	for i, t := range trials {
-		rows[i] = row{Work: t.work.name, Load: t.load.name, Server: t.server.name, Point: t.load.point, Series: t.load.series, Flood: t.load.netns}
+		rows[i] = row{Work: t.work.name, Load: t.load.name, Server: t.server.name, Point: t.load.point, Series: t.load.series, Open: t.load.rate > 0, Flood: t.load.netns}
 	}
 	const overhead = time.Second // start, warm-up and stop
 	var total time.Duration

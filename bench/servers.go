@@ -27,6 +27,7 @@ type server struct {
 	coredns bool   // it can do every work
 	any     bool   // it answers anything, with no data
 	fastudp bool   // it has fastudp's metrics
+	env     []string
 	// command writes the configuration to dir and says how to start.
 	command func(dir string, p place, w work) ([]string, error)
 }
@@ -68,6 +69,8 @@ func servers(bin, self string) []server {
 		w.plugins = "echo"
 		return command(dir, p, w)
 	}
+	rarely := ours(fastudpName+" GOGC=400", "coredns", "fastudp 1")
+	rarely.env = []string{"GOGC=400"}
 	return append([]server{
 		ours(stockName, "coredns", ""),
 		ours(fastudpName, "coredns", "fastudp 1"),
@@ -75,6 +78,8 @@ func servers(bin, self string) []server {
 		ours("multisocket+shed", "coredns", "multisocket 2\nshed"),
 		ours("fastudp 2 hash", "coredns", "fastudp 2"),
 		ours("fastudp 2 random", "coredns", "fastudp 2 {\nsteer random\n}"),
+		ours("fastudp 2 cpu", "coredns", "fastudp 2 {\nsteer cpu\n}"),
+		rarely,
 		alone,
 		{name: "echo in Go", any: true, command: func(_ string, p place, _ work) ([]string, error) {
 			return []string{self, "echo", p.addr()}, nil

@@ -90,6 +90,7 @@ type row struct {
 	Work, Load, Server string
 	Series             string  // of the load
 	Point              float64 // of the load, on a chart's axis
+	Open               bool    // queries come at a rate, whatever becomes of them
 	Flood              bool    // offered at a rate that ought to saturate the server
 	Samples            []sample
 	Limited            string // by what, if not by the server
@@ -144,7 +145,7 @@ func markLimited(rows []row) {
 			r.Limited = "generator slow"
 		case r.Flood && r.spread(lostOf).Median < fewLost:
 			r.Limited = "offered rate"
-		case !r.Flood && r.Server != floorName && limit[r.Load] > 0 && rate > nearLimit*limit[r.Load]:
+		case !r.Flood && !r.Open && r.Server != floorName && limit[r.Load] > 0 && rate > nearLimit*limit[r.Load]:
 			r.Limited = "generator"
 		}
 	}
