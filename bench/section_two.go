@@ -10,7 +10,7 @@ var twoSection = section{
 		if b.shared {
 			b.leave("CPUs of its own for the load of section two: the machine has too few, so server and load share two, and the rates there say little")
 		}
-		servers := append(b.pick(stockName, "multisocket+shed", "fastudp 2 hash", "fastudp 2 random"), choose(b, b.pick("multisocket", "fastudp 2 cpu"), nil)...)
+		servers := append(b.pick(stockName, "multisocket+shed", "fastudp 2 hash", "fastudp 2 random"), choose(b, b.pick("multisocket", "fastudp 2 cpu", fastudpName, "fastudp 4 hash"), nil)...)
 		loads := []load{closed(1), closed(10)}
 		single := b.servers[fastudpName]
 		single.name = "fastudp 1, one CPU"

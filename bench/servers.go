@@ -78,6 +78,7 @@ func servers(bin, self string) []server {
 		ours("multisocket+shed", "coredns", "multisocket 2\nshed"),
 		ours("fastudp 2 hash", "coredns", "fastudp 2"),
 		ours("fastudp 2 random", "coredns", "fastudp 2 {\nsteer random\n}"),
+		ours("fastudp 4 hash", "coredns", "fastudp 4"),
 		ours("fastudp 2 cpu", "coredns", "fastudp 2 {\nsteer cpu\n}"),
 		rarely,
 		alone,
