@@ -688,7 +688,7 @@ func TestPanics(t *testing.T) { // not parallel: panics are counted for the whol
 				t.Errorf("%s: %v panics are counted, want 400", plugins, n)
 			}
 		}
-		for name, v := range metrics(t, "coredns_fastudp_inflight", p[fast]) {
+		for name, v := range metrics(t, "coredns_fastudp_inflight_queries", p[fast]) {
 			if v != 0 {
 				t.Errorf("%s: %s is %v after the panics", plugins, name, v)
 			}

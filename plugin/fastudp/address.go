@@ -2,7 +2,9 @@ package fastudp
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +27,7 @@ type address struct {
 	started int // of them, how many have been made
 	budget  *budget
 	proxy   proxyOptions
+	tsig    map[string]string // secrets by key
 
 	decorators *sync.Map // *dnsserver.Server to dns.DecorateWriter
 }
@@ -41,7 +44,8 @@ type proxyOptions struct {
 // shares one asks of it. It must be called while CoreDNS's context is in place.
 func (t *takeover) addresses() (map[string]*address, error) {
 	ours := make(map[string]*address)
-	shared := make(map[string][]*dnsserver.Config) // in Corefile order, as CoreDNS groups them
+	type site struct{ own, first *dnsserver.Config } // first is that of its block's first key
+	shared := make(map[string][]site)                // in Corefile order, as CoreDNS groups them
 	decorators := new(sync.Map)
 	for i, b := range t.blocks {
 		req, asked := t.asked[i]
@@ -68,12 +72,12 @@ func (t *takeover) addresses() (map[string]*address, error) {
 				if err != nil {
 					return nil, err
 				}
-				shared[addr] = append(shared[addr], cfg)
+				shared[addr] = append(shared[addr], site{cfg, first})
 				if !asked {
 					continue
 				}
 				if a := ours[addr]; a == nil {
-					ours[addr] = &address{at: req.at, opts: req.opts, decorators: decorators}
+					ours[addr] = &address{at: req.at, opts: req.opts, decorators: decorators, tsig: make(map[string]string)}
 				} else if d := req.opts.diff(a.opts); d != "" {
 					return nil, fmt.Errorf("plugin/fastudp: %s - the options differ (%s) from those at %s, but both blocks share the listener %s; write the same options in both or fastudp in one only", req.at, d, a.at, addr)
 				}
@@ -81,8 +85,9 @@ func (t *takeover) addresses() (map[string]*address, error) {
 		}
 	}
 	for addr, a := range ours {
-		for _, cfg := range shared[addr] {
-			a.proxy.add(cfg)
+		for _, s := range shared[addr] {
+			a.proxy.add(s.own)
+			maps.Copy(a.tsig, s.first.TsigSecret)
 		}
 	}
 	return ours, nil
@@ -99,7 +104,14 @@ func (p *proxyOptions) add(cfg *dnsserver.Config) {
 	if cfg.ProxyProtoUDPSessionTrackingMaxSessions > 0 {
 		p.maxSessions = cfg.ProxyProtoUDPSessionTrackingMaxSessions
 	}
-	p.tlvs = p.tlvs || cfg.ProxyProtoTLVMetadata
+	if f := optionalField(cfg, "ProxyProtoTLVMetadata"); f.IsValid() {
+		p.tlvs = p.tlvs || f.Bool()
+	}
+}
+
+// optionalField is a field that CoreDNS v1.15 has and v1.14 does not.
+func optionalField(of any, name string) reflect.Value {
+	return reflect.ValueOf(of).Elem().FieldByName(name)
 }
 
 // config is the Config of key j of block i. CoreDNS makes an empty one for indices it does not know.

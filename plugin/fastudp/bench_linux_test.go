@@ -176,7 +176,7 @@ func BenchmarkEngine(b *testing.B) {
 			packets := newPackets(benchBatch)
 			io := &nullIO{query: wire(b, new(dns.Msg).SetQuestion("whoami.example.", dns.TypeA)), left: (b.N + benchBatch - 1) / benchBatch}
 			l := &listener{handler: h.handle, ctx: context.Background()}
-			e := newEngine(io, Options{Batch: benchBatch, FairnessCap: 256}, newBudget(DefaultMaxInflight, 1), packets, new(counters), l.serve)
+			e := newEngine(io, Options{Batch: benchBatch, FairnessCap: 256}, newBudget(defaultMaxInflight, 1), packets, new(counters), l.serve)
 			e.stopping.Store(true)
 			e.drainTill.Store(1 << 62)
 			b.ReportAllocs()

@@ -89,10 +89,10 @@ func (b *blockable) want(t *testing.T, n int, all bool) {
 func blockedEngine(t *testing.T, b *blockable, batch, inflight int) (*engine, *fakeIO) {
 	f := newFakeIO(t, batch)
 	f.sent = b.sent
-	f.cap = DefaultFairnessCap
+	f.cap = defaultFairnessCap
 	packets := newPackets(batch)
 	l := &listener{handler: b, ctx: context.Background(), local: testLocal}
-	e := newEngine(f, Options{Batch: batch, FairnessCap: DefaultFairnessCap}, newBudget(inflight, 1), packets, new(counters), l.serve)
+	e := newEngine(f, Options{Batch: batch, FairnessCap: defaultFairnessCap}, newBudget(inflight, 1), packets, new(counters), l.serve)
 	e.start()
 	synctest.Wait()
 	t.Cleanup(func() {

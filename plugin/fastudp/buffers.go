@@ -13,10 +13,12 @@ type buffers struct{ read, write int }
 func (o Options) buffers() buffers {
 	b := buffers{read: o.ReadBuffer, write: o.WriteBuffer}
 	if b.read == 0 {
-		b.read = DefaultReadBuffer
+		b.read = defaultReadBuffer
 	}
 	return b
 }
+
+func (b buffers) size(k bufferKind) int { return [...]int{b.read, b.write}[k] }
 
 // set sets the sizes as far as the system lets us.
 func (b buffers) set(c *net.UDPConn) error {

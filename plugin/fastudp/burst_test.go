@@ -26,7 +26,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	eachIO(t, func(t *testing.T, k ioKind) {
 		const n, rounds = 4000, 3
-		s := openTestSocket(t, k, "127.0.0.1:0", false, DefaultBatch)
+		s := openTestSocket(t, k, "127.0.0.1:0", false, defaultBatch)
 		c := dialTest(t, s.at("127.0.0.1"))
 		var e *engine
 		wait := func(done func() bool) {
@@ -38,7 +38,7 @@ func TestAnswersAtOnce(t *testing.T) {
 		}
 		h := new(gated)
 		l := &listener{handler: h, ctx: context.Background(), local: testLocal}
-		e = newEngine(s.packetIO, Options{Batch: DefaultBatch, FairnessCap: DefaultFairnessCap}, newBudget(n, 1), s.packets, s.count, l.serve)
+		e = newEngine(s.packetIO, Options{Batch: defaultBatch, FairnessCap: defaultFairnessCap}, newBudget(n, 1), s.packets, s.count, l.serve)
 		for r := range rounds {
 			gate := make(chan struct{})
 			h.gate.Store(&gate)

@@ -265,6 +265,7 @@ func (e *engine) read(had, gen uint64) bool {
 	for e.taken.Load() != int32(had) {
 		runtime.Gosched() // a claimer has yet to copy its message out
 	}
+	e.count.look(e.inflight())
 	if e.served >= e.cap {
 		e.served = 0
 		e.count.pauses.Add(1)
@@ -294,7 +295,7 @@ func (e *engine) receive() int {
 				e.served = 0
 			}
 			e.served += n
-			e.count.reads.Add(1)
+			e.count.reads.add(n)
 			e.count.received.Add(uint64(n))
 			return n
 		case errors.Is(err, net.ErrClosed):

@@ -21,7 +21,7 @@ type set[T comparable] struct {
 var (
 	live     set[*listener] // those that serve, in the order in which they began
 	retiring set[*listener] // those that a reload is about to replace
-	opened   set[*Server]   // those that have sockets but do not serve yet
+	opened   set[*server]   // those that have sockets but do not serve yet
 )
 
 func (s *set[T]) add(x T) {
@@ -65,7 +65,7 @@ func (t *takeover) withdraw() error {
 		}
 	}
 	for _, s := range opened.list() {
-		if slices.ContainsFunc(t.servers, func(mine *Server) bool { return mine.Addr == s.Addr }) {
+		if slices.ContainsFunc(t.servers, func(mine *server) bool { return mine.Addr == s.Addr }) {
 			s.abandon()
 		}
 	}
@@ -79,7 +79,7 @@ func steered(addr string) bool {
 
 // take duplicates for heir the descriptors of up to n sockets of the retiring listeners on its address, without those
 // that caddy hands over, which count as one, and without those that another successor has taken.
-func take(heir *Server, n int) []*net.UDPConn {
+func take(heir *server, n int) []*net.UDPConn {
 	addr := heir.Addr
 	var conns []*net.UDPConn
 	caddys := 0
@@ -119,7 +119,7 @@ func (l *listener) handedOn() bool {
 		return filed || l.lent
 	}
 	mine := cookie(l.engines[0].io.conn())
-	return slices.ContainsFunc(heirs, func(s *Server) bool {
+	return slices.ContainsFunc(heirs, func(s *server) bool {
 		heir := s.await()
 		return heir == nil || slices.ContainsFunc(heir.engines, func(e *engine) bool { return cookie(e.io.conn()) == mine })
 	})

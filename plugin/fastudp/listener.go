@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// listener is the UDP side of one Server: its sockets with their engines, and the connection to the
+// listener is the UDP side of one server: its sockets with their engines, and the connection to the
 // embedded stock server. It is the net.PacketConn that caddy holds.
 type listener struct {
 	addr       string // dns://host:port, by which a reload finds its predecessor
@@ -39,7 +38,7 @@ type listener struct {
 	shared   []bool    // engines[i]'s socket is its successor's too
 	lent     bool      // engines[0]'s socket is one that caddy had from a predecessor and keeps
 	filed    bool      // caddy has asked for a descriptor of it
-	heirs    []*Server // servers of the instance that replaces ours
+	heirs    []*server // servers of the instance that replaces ours
 	started  chan struct{}
 	finished chan struct{}
 }
@@ -55,7 +54,7 @@ func newListener(s *dnsserver.Server, a *address, conns []*net.UDPConn, lent boo
 	l := &listener{
 		lent: lent,
 		addr: s.Addr, local: conns[0].LocalAddr(), opts: a.opts,
-		handler: s, tsigSecret: s.TsigSecret,
+		handler: s, tsigSecret: a.tsig,
 		ctx:      context.WithValue(context.WithValue(context.Background(), dnsserver.Key{}, s), dnsserver.LoopKey{}, 0),
 		proxy:    newProxyStripper(a.proxy, conns[0].LocalAddr()),
 		stock:    newStockConn(conns[0].LocalAddr(), a.opts.MaxInflight, a.servers),
@@ -266,21 +265,45 @@ func (l *listener) summary() string {
 	if all := l.steering.sockets; all > len(l.engines) {
 		sockets += fmt.Sprintf(" of %d on the address", all)
 	}
+	steer := string(l.opts.Steer)
+	if now := l.steering.inForce(); now != l.opts.Steer {
+		why := "not to be had"
+		if l.steering.shared {
+			why = "another process has sockets on the address"
+		}
+		steer = fmt.Sprintf("%s instead of %s (%s)", now, l.opts.Steer, why)
+	}
 	bound := "no max_inflight"
 	if l.opts.MaxInflight > 0 {
 		bound = fmt.Sprintf("max_inflight %d for the address", l.opts.MaxInflight)
 	}
 	return fmt.Sprintf("%s, batch %d, fairness cap %d, read buffer %s, write buffer %s, steer %s, %s",
-		sockets, l.opts.Batch, l.opts.FairnessCap, l.buffer(readBuffer), l.buffer(writeBuffer), l.opts.Steer, bound)
+		sockets, l.batch(), l.opts.FairnessCap, l.buffer(readBuffer), l.buffer(writeBuffer), steer, bound)
 }
 
-// buffer is the size that the system granted, in words.
-func (l *listener) buffer(k bufferKind) string {
-	size, ok := bufferSize(l.engines[0].io.conn(), k)
-	if !ok {
-		return "unknown"
+// batch is how many messages one system call takes.
+func (l *listener) batch() int {
+	if !severalSockets {
+		return 1
 	}
-	return strconv.Itoa(size) + " bytes"
+	return l.opts.Batch
+}
+
+// buffer says what was asked and what the system granted.
+func (l *listener) buffer(k bufferKind) string {
+	asked := l.opts.buffers().size(k)
+	got, ok := bufferSize(l.engines[0].io.conn(), k)
+	switch {
+	case asked == 0 && !ok:
+		return "as the system has it"
+	case asked == 0:
+		return fmt.Sprintf("%d bytes (the system's default)", got)
+	case !ok:
+		return fmt.Sprintf("%d bytes asked", asked)
+	case got < asked:
+		return fmt.Sprintf("%d bytes of %d asked (%s)", got, asked, k.limit())
+	}
+	return fmt.Sprintf("%d bytes as asked", got)
 }
 
 // name is the listener's server label: the address of its server block, with the real port for port 0.

@@ -240,9 +240,10 @@ func (m *mmsgIO) sendmmsg(fd uintptr) bool {
 				m.txDone += parts
 			}
 			m.txOff += int(n)
-			m.count.sends.Add(1)
+			m.count.sends.add(m.txDone - before)
 			m.count.sent.Add(uint64(m.txDone - before))
 		case unix.EAGAIN:
+			m.count.waits.Add(1)
 			return false
 		default:
 			if interrupted++; errno == unix.EINTR && interrupted < maxInterrupts {

@@ -206,7 +206,10 @@ func TestSendBufferFull(t *testing.T) {
 			if full == 0 || partial == 0 {
 				t.Errorf("the buffer was full %d times, %d of them after a part was sent: the test tests nothing", full, partial)
 			}
-			if calls := s.count.sends.Load(); calls <= n/64+1+3 && k.name != "mmsg" {
+			if got := s.count.waits.Load(); got != uint64(full) {
+				t.Errorf("%d waits counted, want %d", got, full)
+			}
+			if _, calls := s.count.sends.upTo(); calls <= n/64+1+3 && k.name != "mmsg" {
 				t.Errorf("%d calls counted", calls)
 			}
 		}

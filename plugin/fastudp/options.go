@@ -16,18 +16,21 @@ const (
 	SteerRandom Steer = "random" // each packet anywhere, one busy client over all sockets
 )
 
-// The accepted ranges of the options and the defaults.
+// The accepted ranges of the options.
 const (
-	MaxSockets         = 1024
-	MaxBatch           = 1024
-	DefaultBatch       = 64
-	MaxFairnessCap     = 65536
-	DefaultFairnessCap = 256
-	DefaultReadBuffer  = 4 << 20
-	MinBuffer          = 4 << 10
-	MaxBuffer          = 512 << 20 // the kernel doubles it and counts in an int, socket(7)
-	MaxMaxInflight     = 1 << 20
-	DefaultMaxInflight = 10000
+	MaxSockets     = 1024
+	MaxBatch       = 1024
+	MaxFairnessCap = 65536
+	MinBuffer      = 4 << 10   // bytes
+	MaxBuffer      = 512 << 20 // bytes; the kernel doubles it and counts in an int, socket(7)
+	MaxMaxInflight = 1 << 20
+)
+
+const (
+	defaultBatch       = 64
+	defaultFairnessCap = 256
+	defaultReadBuffer  = 4 << 20
+	defaultMaxInflight = 10000
 )
 
 // Options are what a server block asks of its plain DNS UDP listeners. Two blocks that share a
@@ -36,10 +39,34 @@ type Options struct {
 	Sockets     int   // SO_REUSEPORT sockets for each address, 1..MaxSockets
 	Batch       int   // messages for one recvmmsg or sendmmsg, 1..MaxBatch
 	FairnessCap int   // messages served from one socket before it yields, 1..MaxFairnessCap
-	ReadBuffer  int   // SO_RCVBUF of each socket in bytes; 0 is DefaultReadBuffer as far as the system lets us
-	WriteBuffer int   // SO_SNDBUF of each socket in bytes; 0 leaves the system's default
+	ReadBuffer  int   // SO_RCVBUF of each socket, MinBuffer..MaxBuffer; 0 is 4 MiB as far as the system lets us
+	WriteBuffer int   // SO_SNDBUF of each socket, likewise; 0 leaves the system's default
 	Steer       Steer // how the kernel picks the socket
-	MaxInflight int   // queries in handlers at once for each address, 0 is no bound
+	MaxInflight int   // queries in handlers at once for each address, up to MaxMaxInflight; 0 is no bound
+}
+
+// check says which option is out of its range.
+func (o Options) check() error {
+	for _, f := range []struct {
+		name          string
+		value, lo, hi int
+	}{
+		{"sockets", o.Sockets, 1, MaxSockets},
+		{"batch", o.Batch, 1, MaxBatch},
+		{"fairness_cap", o.FairnessCap, 1, MaxFairnessCap},
+		{"read_buffer", o.ReadBuffer, MinBuffer, MaxBuffer},
+		{"write_buffer", o.WriteBuffer, MinBuffer, MaxBuffer},
+		{"max_inflight", o.MaxInflight, 0, MaxMaxInflight},
+	} {
+		unset := f.value == 0 && strings.HasSuffix(f.name, "_buffer")
+		if !unset && (f.value < f.lo || f.value > f.hi) {
+			return fmt.Errorf("%s %d is out of range: give a number from %d to %d", f.name, f.value, f.lo, f.hi)
+		}
+	}
+	if o.Steer != SteerHash && o.Steer != SteerCPU && o.Steer != SteerRandom {
+		return fmt.Errorf("steer %q is not one of %s, %s, %s", o.Steer, SteerHash, SteerCPU, SteerRandom)
+	}
+	return nil
 }
 
 // diff names the options in which o and p differ.
@@ -65,9 +92,9 @@ func (o Options) diff(p Options) string {
 func DefaultOptions() Options {
 	return Options{
 		Sockets:     min(runtime.GOMAXPROCS(0), MaxSockets),
-		Batch:       DefaultBatch,
-		FairnessCap: DefaultFairnessCap,
+		Batch:       defaultBatch,
+		FairnessCap: defaultFairnessCap,
 		Steer:       SteerHash,
-		MaxInflight: DefaultMaxInflight,
+		MaxInflight: defaultMaxInflight,
 	}
 }

@@ -449,7 +449,7 @@ func TestSocketSendMany(t *testing.T) {
 
 // realEngine serves s with an echo of every message.
 func realEngine(t *testing.T, s *testSocket, batch int) *engine {
-	e := newEngine(s.packetIO, Options{Batch: batch, FairnessCap: DefaultFairnessCap}, nil, s.packets, s.count, func(e *engine, p *packet) {
+	e := newEngine(s.packetIO, Options{Batch: batch, FairnessCap: defaultFairnessCap}, nil, s.packets, s.count, func(e *engine, p *packet) {
 		r := newReply()
 		r.buf, r.peer = append(r.buf[:0], p.data...), p.peer
 		e.took()

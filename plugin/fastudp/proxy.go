@@ -29,16 +29,26 @@ func newProxyStripper(o proxyOptions, local net.Addr) *proxyStripper {
 }
 
 func (s *proxyStripper) newConn(c net.PacketConn) *cproxyproto.PacketConn {
-	return &cproxyproto.PacketConn{
-		PacketConn: c, ConnPolicy: s.opts.policy, CaptureTLVs: s.opts.tlvs,
+	p := &cproxyproto.PacketConn{
+		PacketConn: c, ConnPolicy: s.opts.policy,
 		UDPSessionTrackingTTL: s.opts.ttl, UDPSessionTrackingMaxSessions: s.opts.maxSessions,
 	}
+	if s.opts.tlvs {
+		optionalField(p, "CaptureTLVs").SetBool(true)
+	}
+	return p
+}
+
+// proxied is a client that a PROXY header has named.
+type proxied struct {
+	client *cproxyproto.Addr
+	from   *net.UDPAddr // who sent the datagram; client wraps it
 }
 
 // strip returns the DNS message in data, which it overwrites, and the client that the header names,
 // nil without a header. A datagram that the policy rejects is not ok.
-func (s *proxyStripper) strip(data []byte, from peer) (msg []byte, client net.Addr, ok bool) {
-	one := &oneDatagram{stripper: s, data: data, from: from}
+func (s *proxyStripper) strip(data []byte, from peer) (msg []byte, client *proxied, ok bool) {
+	one := &oneDatagram{stripper: s, data: data, from: net.UDPAddrFromAddrPort(from.addr)}
 	conn := s.tracking
 	if conn != nil {
 		s.mu.Lock()
@@ -52,7 +62,7 @@ func (s *proxyStripper) strip(data []byte, from peer) (msg []byte, client net.Ad
 		return nil, nil, false
 	}
 	if a, ok := addr.(*cproxyproto.Addr); ok {
-		client = a
+		client = &proxied{a, one.from}
 	}
 	return data[:n], client, true
 }
@@ -62,7 +72,7 @@ type oneDatagram struct {
 	net.PacketConn // nil: nothing else is called
 	stripper       *proxyStripper
 	data           []byte
-	from           peer
+	from           *net.UDPAddr
 	read           bool
 }
 
@@ -71,7 +81,7 @@ func (o *oneDatagram) ReadFrom(p []byte) (int, net.Addr, error) {
 		return 0, nil, errNoPacket // the datagram was dropped
 	}
 	o.read = true
-	return copy(p, o.data), net.UDPAddrFromAddrPort(o.from.addr), nil
+	return copy(p, o.data), o.from, nil
 }
 
 func (o *oneDatagram) LocalAddr() net.Addr { return o.stripper.local }

@@ -2,7 +2,6 @@ package fastudp
 
 import (
 	"encoding/binary"
-	"net"
 	"time"
 
 	"github.com/miekg/dns"
@@ -16,9 +15,9 @@ const (
 
 // serve answers packet p of e's batch, on the goroutine of the worker that claimed it.
 func (l *listener) serve(e *engine, p *packet) {
-	data, proxied, ok := p.data, net.Addr(nil), true
+	data, via, ok := p.data, (*proxied)(nil), true
 	if l.proxy != nil {
-		if data, proxied, ok = l.proxy.strip(data, p.peer); !ok {
+		if data, via, ok = l.proxy.strip(data, p.peer); !ok {
 			e.count.drops[dropProxy].Add(1)
 			e.took()
 			return
@@ -37,13 +36,13 @@ func (l *listener) serve(e *engine, p *packet) {
 	}
 	switch {
 	case p.long:
-		l.unusual(e, p, data, proxied, unusualLong)
+		l.unusual(e, p, data, via, unusualLong)
 	case bits&opcodeMask != dns.OpcodeQuery<<11:
-		l.unusual(e, p, data, proxied, unusualOpcode)
+		l.unusual(e, p, data, via, unusualOpcode)
 	case !ordinaryCounts(data):
-		l.unusual(e, p, data, proxied, unusualCounts)
+		l.unusual(e, p, data, via, unusualCounts)
 	default:
-		l.query(e, p, data, proxied)
+		l.query(e, p, data, via)
 	}
 }
 
@@ -56,19 +55,19 @@ func ordinaryCounts(h []byte) bool {
 }
 
 // query handles an ordinary query.
-func (l *listener) query(e *engine, p *packet, data []byte, proxied net.Addr) {
+func (l *listener) query(e *engine, p *packet, data []byte, via *proxied) {
 	at := e.admit()
 	if at != own || e.filling() {
-		l.queryFull(e, p, data, proxied, at)
+		l.queryFull(e, p, data, via, at)
 		return
 	}
-	l.handle(e, p, data, proxied)
+	l.handle(e, p, data, via)
 	e.release(at)
 }
 
 // queryFull handles one while many others wait: questions that are answered at once are remembered, and
 // let in when there is no place for others.
-func (l *listener) queryFull(e *engine, p *packet, data []byte, proxied net.Addr, at place) {
+func (l *listener) queryFull(e *engine, p *packet, data []byte, via *proxied, at place) {
 	key, limit := questionKey(data), quickLimit
 	if at == nowhere && l.quick.recall(key) {
 		if at, limit = e.admitExtra(), extraLimit; at == nowhere {
@@ -81,29 +80,29 @@ func (l *listener) queryFull(e *engine, p *packet, data []byte, proxied net.Addr
 		return
 	}
 	begin := time.Now()
-	if l.handle(e, p, data, proxied) && time.Since(begin) < limit {
+	if l.handle(e, p, data, via) && time.Since(begin) < limit {
 		l.quick.remember(key)
 	}
 	e.release(at)
 }
 
 // handle has the plugins answer, or the stock server if it is no ordinary query after all: then it says false.
-func (l *listener) handle(e *engine, p *packet, data []byte, proxied net.Addr) bool {
+func (l *listener) handle(e *engine, p *packet, data []byte, via *proxied) bool {
 	m, err := unpackMessage(data)
 	if err != nil || m.IsTsig() != nil {
 		why := unusualTSIG
 		if err != nil {
 			why = unusualMalformed
 		}
-		l.unusual(e, p, data, proxied, why)
+		l.unusual(e, p, data, via, why)
 		return false
 	}
 	w := &m.writer
 	w.engine, w.server = e, l
 	w.setPeer(p.peer)
 	e.took() // nothing of m points into p
-	if proxied != nil {
-		w.seldom().proxy = proxied
+	if via != nil {
+		w.seldom().proxy = via.client
 	}
 	if l.decorate != nil {
 		w.seldom().writer = l.decorate(w)
@@ -113,14 +112,14 @@ func (l *listener) handle(e *engine, p *packet, data []byte, proxied net.Addr) b
 }
 
 // unusual gives a message to the embedded stock server, so that its answer is stock's by construction.
-func (l *listener) unusual(e *engine, p *packet, data []byte, proxied net.Addr, why unusual) {
+func (l *listener) unusual(e *engine, p *packet, data []byte, via *proxied, why unusual) {
 	if unpack(new(dns.Msg), data[:min(len(data), dns.MinMsgSize)]) == errUnpackPanic {
 		// The stock server would unpack it, and die.
 		e.count.drops[dropPanic].Add(1)
 		e.took()
 		return
 	}
-	if l.stock.give(e, data, p.peer, proxied) {
+	if l.stock.give(e, data, p.peer, via) {
 		e.count.unusual[why].Add(1)
 	} else {
 		e.count.drops[dropUnusual].Add(1)

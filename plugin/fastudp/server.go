@@ -14,8 +14,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Server is a stock CoreDNS server whose UDP listener is ours. TCP and all else is the embedded one's.
-type Server struct {
+// server is a stock CoreDNS server whose UDP listener is ours. TCP and all else is the embedded one's.
+type server struct {
 	*dnsserver.Server
 	address *address
 	index   int // among the servers of the address
@@ -31,9 +31,9 @@ type Server struct {
 	stopErr   error
 }
 
-func newServer(s *dnsserver.Server, a *address) *Server {
+func newServer(s *dnsserver.Server, a *address) *server {
 	a.started++
-	return &Server{Server: s, address: a, index: a.started - 1, listens: make(chan struct{})}
+	return &server{Server: s, address: a, index: a.started - 1, listens: make(chan struct{})}
 }
 
 // graceTimeout is stock's: so long Stop waits for handlers.
@@ -43,7 +43,7 @@ func hostPort(addr string) string { return strings.TrimPrefix(addr, transport.DN
 
 // ListenPacket opens the sockets. In a reload caddy does not ask for it if it has the first socket of
 // the predecessor.
-func (s *Server) ListenPacket() (net.PacketConn, error) {
+func (s *server) ListenPacket() (net.PacketConn, error) {
 	l, err := s.listen(nil)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *Server) ListenPacket() (net.PacketConn, error) {
 }
 
 // inherit takes the sockets of the server that a reload replaces but for the first, which caddy hands over.
-func (s *Server) inherit() {
+func (s *server) inherit() {
 	if !severalSockets {
 		return
 	}
@@ -71,14 +71,14 @@ func (s *Server) inherit() {
 const orphanedAfter = 3 * time.Second
 
 // watch has the sockets closed if they are not served soon.
-func (s *Server) watch() {
+func (s *server) watch() {
 	opened.add(s)
 	time.AfterFunc(orphanedAfter, s.abandon)
 }
 
 // listen makes the listener from first, if any, from what was inherited and from new sockets. With a
 // socket in hand it never fails for want of more: by then a reload can not be refused any longer.
-func (s *Server) listen(first *net.UDPConn) (*listener, error) {
+func (s *server) listen(first *net.UDPConn) (*listener, error) {
 	want := 1
 	if severalSockets {
 		want = s.address.share(s.index)
@@ -135,7 +135,7 @@ func (s *Server) listen(first *net.UDPConn) (*listener, error) {
 }
 
 // ServePacket serves UDP until Stop. After a reload p is the first socket of the server that retires.
-func (s *Server) ServePacket(p net.PacketConn) error {
+func (s *server) ServePacket(p net.PacketConn) error {
 	s.mu.Lock()
 	s.serving = true
 	s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *Server) ServePacket(p net.PacketConn) error {
 }
 
 // abandon closes the sockets of a server that will not serve.
-func (s *Server) abandon() {
+func (s *server) abandon() {
 	s.mu.Lock()
 	if s.serving {
 		s.mu.Unlock()
@@ -187,7 +187,7 @@ func (s *Server) abandon() {
 }
 
 // Stop stops reading, answers what was received, and waits for handlers up to the grace time.
-func (s *Server) Stop() error {
+func (s *server) Stop() error {
 	s.stopOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), graceTimeout)
 		defer cancel()
@@ -218,7 +218,7 @@ func (s *Server) Stop() error {
 const startLimit = time.Second
 
 // await is the listener, when there is one.
-func (s *Server) await() *listener {
+func (s *server) await() *listener {
 	select {
 	case <-s.listens:
 	case <-time.After(startLimit):
@@ -227,7 +227,7 @@ func (s *Server) await() *listener {
 }
 
 // current is the listener, nil before there is one.
-func (s *Server) current() *listener {
+func (s *server) current() *listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listener

@@ -52,7 +52,7 @@ func hotWords(e *engine) map[uintptr]string {
 // TestNothingShared has two sockets of a listener under load from several clients: each writes only
 // lines of memory that are its own, and neither touches the part of the bound that both could take from.
 func TestNothingShared(t *testing.T) {
-	budget := newBudget(DefaultMaxInflight, 2)
+	budget := newBudget(defaultMaxInflight, 2)
 	l := &listener{ctx: context.Background(), local: testLocal, handler: handlerOf(func(w dns.ResponseWriter, r *dns.Msg) {
 		r.Response = true
 		w.WriteMsg(r)

@@ -94,7 +94,7 @@ func (s *singleIO) send(rs []*reply) error {
 		_, _, err := s.udp.WriteMsgUDPAddrPort(r.buf, control, r.peer.addr)
 		switch {
 		case err == nil:
-			s.count.sends.Add(1)
+			s.count.sends.add(1)
 			s.count.sent.Add(1)
 		case isClosed(err) || os.IsTimeout(err):
 			s.count.sendError("closed", len(rs)-i)

@@ -1,6 +1,9 @@
 package fastudp
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // steering has the kernel pick the socket as the option says, for as long as the group of sockets on
 // the address is this process's alone: another process's sockets must neither get what it did not ask
@@ -10,7 +13,16 @@ type steering struct {
 	sockets int  // of the address
 	program bool // the group may have a program, ours or a predecessor's
 	looked  bool
-	shared  bool // with another process
+	shared  bool        // with another process
+	works   atomic.Bool // how is in force
+}
+
+// inForce is how the kernel picks the socket now.
+func (s *steering) inForce() Steer {
+	if s.works.Load() {
+		return s.how
+	}
+	return SteerHash
 }
 
 // steer begins to steer, or does so anew if other processes have come or gone since it last looked.
@@ -49,5 +61,6 @@ func (l *listener) attach(how Steer) bool {
 		return false
 	}
 	l.steering.program = how != SteerHash
+	l.steering.works.Store(severalSockets && how != SteerHash)
 	return true
 }

@@ -52,7 +52,7 @@ const stockQueue = 256
 // newStockConn makes one of the given number on an address.
 func newStockConn(local net.Addr, limit, servers int) *stockConn {
 	if limit == 0 {
-		limit = DefaultMaxInflight
+		limit = defaultMaxInflight
 	}
 	limit = max(limit/servers, 1)
 	return &stockConn{
@@ -65,11 +65,11 @@ func newStockConn(local net.Addr, limit, servers int) *stockConn {
 }
 
 // give queues a message for the stock server; false means that there is no room.
-func (c *stockConn) give(e *engine, data []byte, from peer, proxied net.Addr) bool {
+func (c *stockConn) give(e *engine, data []byte, from peer, via *proxied) bool {
 	to := net.UDPAddrFromAddrPort(from.addr)
 	var addr net.Addr = to
-	if p, ok := proxied.(*cproxyproto.Addr); ok {
-		addr = cproxyproto.NewAddr(to, p.Unwrap(), p.RawTLVs())
+	if via != nil {
+		to, addr = via.from, via.client
 	}
 	if !c.open1(e, to, from) {
 		return false

@@ -128,7 +128,7 @@ func TestStockBounds(t *testing.T) {
 
 // TestStockDefaultLimit has no more messages unanswered than the default bound when max_inflight is 0.
 func TestStockDefaultLimit(t *testing.T) {
-	if c := newStockConn(testLocal, 0, 1); c.limit != DefaultMaxInflight {
+	if c := newStockConn(testLocal, 0, 1); c.limit != defaultMaxInflight {
 		t.Errorf("the limit is %d", c.limit)
 	}
 }
@@ -251,7 +251,7 @@ func TestStockProxied(t *testing.T) {
 	s := newStockTest(t, 10)
 	client := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4711}
 	from := net.UDPAddrFromAddrPort(testPeer(5).addr)
-	s.give(s.engine, appendTestQuery(nil, 5, 0), testPeer(5), cproxyproto.NewAddr(from, client, nil))
+	s.give(s.engine, appendTestQuery(nil, 5, 0), testPeer(5), &proxied{cproxyproto.NewAddr(from, client, nil), from})
 	b := make([]byte, 512)
 	_, addr, err := s.ReadFrom(b)
 	if err != nil || addr.String() != client.String() {

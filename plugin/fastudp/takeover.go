@@ -1,3 +1,7 @@
+// Package fastudp serves the plain DNS UDP listeners of CoreDNS: several sockets for an address, system
+// calls for whole batches, and handlers that run on the goroutine that took the query. Attach, called where
+// a directive is set up, gives it the listeners of a server block; the directive fastudp, of the package
+// at the root of the module, does so with options from the Corefile.
 package fastudp
 
 // CoreDNS has no hook for a UDP listener, so this file makes one from what caddy exports. It is all
@@ -46,7 +50,7 @@ type takeover struct {
 	blocks []caddyfile.ServerBlock
 	asked  map[int]request // by server block index
 
-	servers []*Server
+	servers []*server
 	made    bool
 }
 
@@ -58,6 +62,9 @@ type request struct {
 
 // Attach makes the plain DNS UDP listeners of c's server block ours. at is the directive's file:line.
 func Attach(c *caddy.Controller, at string, o Options) error {
+	if err := o.check(); err != nil {
+		return fmt.Errorf("%s - %w", at, err)
+	}
 	if len(c.ServerBlockKeys) > 0 && !anyPlainDNS(c.ServerBlockKeys) {
 		return fmt.Errorf("%s - none of the keys %q has a plain DNS listener; fastudp needs one with dns:// or no scheme", at, c.ServerBlockKeys)
 	}

@@ -33,18 +33,18 @@ func (l *listener) watch(period time.Duration) {
 
 // losses are a listener's counters that a warning is made from.
 type losses struct {
-	received    []uint64 // by socket
-	kernel      []uint64 // by socket
-	inflight    uint64
-	unusual     uint64
-	panics      uint64
-	sends       map[string]uint64 // by the name of the error
-	receives    map[string]uint64
-	bufferBytes string
+	received []uint64 // by socket
+	kernel   []uint64 // by socket
+	inflight uint64
+	unusual  uint64
+	panics   uint64
+	sends    map[string]uint64 // by the name of the error
+	receives map[string]uint64
+	room     string // what makes a receive queue longer
 }
 
 func (l *listener) losses() losses {
-	n := losses{sends: make(map[string]uint64), receives: make(map[string]uint64), bufferBytes: l.buffer(readBuffer)}
+	n := losses{sends: make(map[string]uint64), receives: make(map[string]uint64), room: l.room()}
 	for _, e := range l.engines {
 		drops, _, _ := kernelQueue(e.io.conn())
 		n.kernel = append(n.kernel, drops)
@@ -52,16 +52,28 @@ func (l *listener) losses() losses {
 		n.inflight += e.count.drops[dropInflight].Load()
 		n.unusual += e.count.drops[dropUnusual].Load()
 		n.panics += e.count.drops[dropPanic].Load()
-		e.count.mu.Lock()
-		for name, k := range e.count.sendErrs {
+		sends, receives := e.count.errors()
+		for name, k := range sends {
 			n.sends[name] += k
 		}
-		for name, k := range e.count.recvErrs {
+		for name, k := range receives {
 			n.receives[name] += k
 		}
-		e.count.mu.Unlock()
 	}
 	return n
+}
+
+// room says what makes a receive queue longer: to ask for more than the system grants would not.
+func (l *listener) room() string {
+	asked := l.opts.buffers().read
+	got, ok := bufferSize(l.engines[0].io.conn(), readBuffer)
+	switch {
+	case !ok:
+		return fmt.Sprintf("read_buffer (%d bytes asked)", asked)
+	case got < asked:
+		return fmt.Sprintf("the system's limit for read_buffer (%s, which grants %d bytes of %d)", readBuffer.limit(), got, asked)
+	}
+	return fmt.Sprintf("read_buffer (%d bytes now)", got)
 }
 
 // watcher compares a listener's losses with those that it has told of.
@@ -96,13 +108,13 @@ func (w *watcher) look(now time.Time, n losses) (lines []string) {
 		if busy, ok := uneven(w.last, n); ok && w.opts.Steer != SteerRandom {
 			return fmt.Sprintf("the kernel dropped %d queries because the receive queue of socket %d was full while other sockets are idle: steer random spreads a busy client over all", lost, busy)
 		}
-		return fmt.Sprintf("the kernel dropped %d queries because a receive queue was full: raise read_buffer (%s now) or SOCKETS (%d now)", lost, n.bufferBytes, len(n.kernel))
+		return fmt.Sprintf("the kernel dropped %d queries because a receive queue was full: raise %s or SOCKETS (%d now)", lost, n.room, len(n.kernel))
 	})
 	tell("inflight", n.inflight, func(lost uint64) string {
 		return fmt.Sprintf("%d queries were dropped because %d were in handlers: see whether an upstream is slow, or raise max_inflight", lost, w.opts.MaxInflight)
 	})
 	tell("unusual", n.unusual, func(lost uint64) string {
-		return fmt.Sprintf("%d messages that are not ordinary queries were dropped because too many of them wait: see coredns_fastudp_unusual_total for their kind", lost)
+		return fmt.Sprintf("%d messages that are not ordinary queries were dropped because too many of them wait for the stock server: see coredns_fastudp_unusual_total for their kind, keep their senders out, or raise max_inflight", lost)
 	})
 	tell("panic", n.panics, func(lost uint64) string {
 		return fmt.Sprintf("%d messages made the parser panic and were dropped: please report them", lost)
@@ -114,7 +126,7 @@ func (w *watcher) look(now time.Time, n losses) (lines []string) {
 	}
 	for name, total := range n.receives {
 		tell("receive "+name, total, func(times uint64) string {
-			return fmt.Sprintf("reading failed %d times: %s", times, name)
+			return fmt.Sprintf("reading failed %d times: %s%s", times, name, hint(name))
 		})
 	}
 	w.last = n
@@ -142,16 +154,26 @@ func uneven(was, is losses) (busy int, ok bool) {
 	return 0, false
 }
 
+// hint says what an error means and what helps.
 func hint(name string) string {
-	switch {
-	case name == "EINVAL":
-		return " (source port 0?)"
-	case name == "EPERM":
-		return " (a packet filter?)"
-	case name == "ENOBUFS":
-		return " (the interface's transmit queue is full)"
-	case strings.HasSuffix(name, "UNREACH"):
-		return " (no route to the client)"
+	switch name {
+	case "EINVAL":
+		return " (source port 0, as forged queries have, or the address they came to has left this host)"
+	case "EPERM":
+		return " (a packet filter, or its connection table is full: let responses pass without tracking)"
+	case "EACCES":
+		return " (a broadcast address, or a route that forbids it: nobody can be answered there)"
+	case "ENOBUFS":
+		return " (the interface's transmit queue is full: raise its txqueuelen)"
+	case "ENOMEM":
+		return " (the kernel is short of memory)"
+	case "EMSGSIZE":
+		return " (longer than the way to the client takes: lower what clients may ask for with the bufsize plugin)"
+	case "ENETDOWN", "ENODEV":
+		return " (the interface is down)"
+	}
+	if strings.HasSuffix(name, "UNREACH") {
+		return " (no route to the client: see the routing table)"
 	}
 	return ""
 }

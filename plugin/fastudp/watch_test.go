@@ -15,7 +15,7 @@ import (
 func TestWatch(t *testing.T) {
 	begin := time.Now()
 	quiet := func() losses {
-		return losses{received: []uint64{1000, 1000}, kernel: []uint64{7, 0}, bufferBytes: "4096 bytes"}
+		return losses{received: []uint64{1000, 1000}, kernel: []uint64{7, 0}, room: "read_buffer (4096 bytes now)"}
 	}
 	for _, c := range []struct {
 		name   string
@@ -27,11 +27,11 @@ func TestWatch(t *testing.T) {
 		{"even", SteerHash, func(n *losses) { n.kernel[0] += 5; n.received[0] += 100; n.received[1] += 90 }, "dropped 5 queries because a receive queue was full: raise read_buffer (4096 bytes now) or SOCKETS (2 now)"},
 		{"uneven", SteerHash, func(n *losses) { n.kernel[1] += 5; n.received[0] += 9; n.received[1] += 100 }, "dropped 5 queries because the receive queue of socket 1 was full while other sockets are idle: steer random"},
 		{"uneven already random", SteerRandom, func(n *losses) { n.kernel[1] += 5; n.received[1] += 100 }, "raise read_buffer"},
-		{"inflight", SteerHash, func(n *losses) { n.inflight = 3 }, "3 queries were dropped because 2000 were in handlers"},
-		{"unusual", SteerHash, func(n *losses) { n.unusual = 3 }, "3 messages that are not ordinary queries"},
+		{"inflight", SteerHash, func(n *losses) { n.inflight = 3 }, "3 queries were dropped because 2000 were in handlers: see whether an upstream is slow, or raise max_inflight"},
+		{"unusual", SteerHash, func(n *losses) { n.unusual = 3 }, "3 messages that are not ordinary queries were dropped because too many of them wait for the stock server: see coredns_fastudp_unusual_total for their kind, keep their senders out, or raise max_inflight"},
 		{"panic", SteerHash, func(n *losses) { n.panics = 1 }, "1 messages made the parser panic"},
-		{"send", SteerHash, func(n *losses) { n.sends = map[string]uint64{"ENETUNREACH": 2} }, "refused to send 2 responses: ENETUNREACH (no route to the client)"},
-		{"receive", SteerHash, func(n *losses) { n.receives = map[string]uint64{"ENOMEM": 4} }, "reading failed 4 times: ENOMEM"},
+		{"send", SteerHash, func(n *losses) { n.sends = map[string]uint64{"ENETUNREACH": 2} }, "refused to send 2 responses: ENETUNREACH (no route to the client: see the routing table)"},
+		{"receive", SteerHash, func(n *losses) { n.receives = map[string]uint64{"ENOMEM": 4} }, "reading failed 4 times: ENOMEM (the kernel is short of memory)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &watcher{name: "dns://:53", opts: Options{Steer: c.steer, MaxInflight: 2000}, told: make(map[string]telling)}
