@@ -13,6 +13,10 @@ RUN setcap cap_net_bind_service=+ep /coredns
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /coredns /coredns
+# A number, so that Kubernetes can tell that it is not root's (runAsNonRoot).
+USER 65532:65532
+# So that a Corefile names files from the root, as in CoreDNS's own image.
+WORKDIR /
 EXPOSE 53 53/udp
 ENTRYPOINT ["/coredns"]
 CMD ["-conf", "/Corefile"]
