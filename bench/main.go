@@ -51,7 +51,7 @@ func fail(err error) {
 func parseFlags(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.BoolVar(&o.quick, "quick", false, "fewer loads, one round of a second: about 3 minutes")
+	f.BoolVar(&o.quick, "quick", false, "fewer loads, one short round: about 3 minutes")
 	only := f.String("only", "", "run the sections whose name matches this `regexp`: "+strings.Join(sectionNames(), ", "))
 	f.IntVar(&o.rounds, "rounds", 0, "`rounds` of each measurement (default 5)")
 	f.DurationVar(&o.time, "time", 0, "how long each measurement lasts (default 2s)")
@@ -61,7 +61,7 @@ func parseFlags(args []string) (options, error) {
 	}
 	rounds, length := 5, 2*time.Second
 	if o.quick {
-		rounds, length = 1, time.Second
+		rounds, length = 1, 800*time.Millisecond
 	}
 	if o.rounds == 0 {
 		o.rounds = rounds
