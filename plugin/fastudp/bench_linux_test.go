@@ -209,15 +209,3 @@ func BenchmarkUnpack(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkPack(b *testing.B) {
-	m := new(dns.Msg).SetQuestion("whoami.example.", dns.TypeA)
-	m.Response, m.Compress = true, true
-	b.ReportAllocs()
-	for b.Loop() {
-		r := newReply()
-		data, _ := m.PackBuffer(r.buf[:cap(r.buf)])
-		r.buf = data
-		r.free()
-	}
-}

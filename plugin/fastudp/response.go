@@ -97,7 +97,7 @@ func (w *response) WriteMsg(m *dns.Msg) error {
 		return err
 	}
 	r := newReply()
-	data, err := m.PackBuffer(r.buf[:cap(r.buf)])
+	data, err := packMessage(m, r.buf[:cap(r.buf)])
 	if err != nil {
 		r.free()
 		return err
