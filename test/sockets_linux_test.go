@@ -288,6 +288,34 @@ func TestSocketsSteering(t *testing.T) {
 			}
 		}
 	})
+	// What a reload adds or takes away is steered to, or no more.
+	t.Run("random after reloads", func(t *testing.T) {
+		port := freePort(t)
+		corefile := func(n int) string {
+			return fmt.Sprintf(".:%d {\n bind 127.0.0.1\n fastudp %d {\n steer random\n }\n sleep\n}\n", port, n)
+		}
+		inst := start(t, corefile(4))
+		t.Cleanup(func() { stop(inst) })
+		addr := udpAddrs(inst)[0]
+		for _, n := range []int{2, 5, 3} {
+			next, err := inst.Restart(input(corefile(n)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			inst = next
+			eventually(t, fmt.Sprint(n, " sockets"), patience, func() bool { return len(series(t, "received_total", addr)) == n })
+			const queries = 10_000
+			got := share(t, dial(t, addr), addr, queries)
+			if len(got) != n || total(got) != queries {
+				t.Fatalf("%d sockets: one client's queries went to %v", n, got)
+			}
+			for s, v := range got {
+				if want := float64(queries / n); v < want*0.85 || v > want*1.15 { // six standard deviations or more
+					t.Errorf("%d sockets: socket %s received %v of %v", n, s, v, queries)
+				}
+			}
+		}
+	})
 	for _, way := range []string{"steer hash", ""} {
 		t.Run("hash "+way, func(t *testing.T) {
 			addr := udpAddrs(start(t, corefile(way)))[0]
@@ -332,7 +360,9 @@ func TestSocketsSteering(t *testing.T) {
 					if other, ok := socketOf[s]; ok && other != cpu {
 						t.Fatalf("socket %s got packets of the CPUs %d and %d", s, other, cpu)
 					}
-					socketOf[s] = cpu
+					if socketOf[s] = cpu; s != fmt.Sprint(cpu) {
+						t.Errorf("packets of CPU %d went to socket %s", cpu, s)
+					}
 				}
 			}
 		}
