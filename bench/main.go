@@ -21,6 +21,7 @@ type options struct {
 	rounds int
 	time   time.Duration
 	out    string
+	from   string
 }
 
 func main() {
@@ -33,6 +34,10 @@ func main() {
 		return
 	}
 	fail(err)
+	if o.from != "" {
+		fail(redraw(o.from, o.out))
+		return
+	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	fail(run(ctx, o))
@@ -55,6 +60,7 @@ func parseFlags(args []string) (options, error) {
 	only := f.String("only", "", "run the sections whose name matches this `regexp`: "+strings.Join(sectionNames(), ", "))
 	f.IntVar(&o.rounds, "rounds", 0, "`rounds` of each measurement (default 5)")
 	f.DurationVar(&o.time, "time", 0, "how long each measurement lasts (default 2s)")
+	f.StringVar(&o.from, "from", "", "measure nothing, write the report of this report.json anew: a `file`")
 	f.StringVar(&o.out, "o", "bench/report", "`folder` for the report")
 	if err := f.Parse(args); err != nil {
 		return o, err

@@ -61,6 +61,26 @@ func (r *report) write(dir string) error {
 	return nil
 }
 
+// redraw writes a report anew from its report.json.
+func redraw(file, dir string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var r report
+	if err := json.Unmarshal(data, &r); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for i := range r.Sections {
+		for _, s := range sections {
+			if s.name == r.Sections[i].Name {
+				r.Sections[i].section = s
+			}
+		}
+	}
+	return r.write(dir)
+}
+
 // markdown writes the ratios of all sections first, then each section's figures.
 func (r *report) markdown(w io.Writer) {
 	fmt.Fprintf(w, "# Measurements\n\n%v round(s) of %v s each", r.Options["rounds"], r.Options["seconds"])

@@ -14,6 +14,6 @@ var cpuSection = section{
 		return append(b.floor(works[0], b.cpus.one, l), cross(works, []load{l}, b.pick(stockName, fastudpName), b.cpus.one)...), nil
 	},
 	charts: func(rows []row) []chart {
-		return []chart{bars("cpu", "CPU time for each answered query", "us", rows, func(r row) (string, string) { return r.Work, r.Server }, sample.CPU)}
+		return []chart{bars("cpu", "CPU time for each answered query", "us", without(floorName, rows), func(r row) (string, string) { return r.Work, r.Server }, sample.CPU)}
 	},
 }
