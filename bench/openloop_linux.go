@@ -27,7 +27,8 @@ type openLoop struct {
 const (
 	openTimeout = 500 * time.Millisecond // for the last answers; before, an ID that comes again has lost
 	openBehind  = 2 * time.Second        // after which what was due in time is no more sent
-	openBurst   = 16                     // queries that are due before it looks for answers
+	sendTries   = 1000
+	openBurst   = 16 // queries that are due before it looks for answers
 )
 
 type openRun struct {
@@ -53,6 +54,9 @@ func (l openLoop) run(ctx context.Context) (outcome, error) {
 	h := r.latencies
 	at := func(q float64) time.Duration { return time.Duration(h.ValueAtPercentile(q)) }
 	r.out.Lost = r.out.Sent - r.out.Answered
+	if due := uint64(r.rate * r.duration.Seconds()); due > r.out.Sent {
+		r.out.Late += due - r.out.Sent // and never sent
+	}
 	r.out.Latency = &latency{
 		Average: time.Duration(h.Mean()), Min: time.Duration(h.Min()), Max: time.Duration(h.Max()), StdDev: time.Duration(h.StdDev()),
 		P50: at(50), P99: at(99), P999: at(99.9),
@@ -61,6 +65,9 @@ func (l openLoop) run(ctx context.Context) (outcome, error) {
 }
 
 func (r *openRun) open() (err error) {
+	if most := float64(r.ports) * (1 << 16) / openTimeout.Seconds(); r.rate > most {
+		return fmt.Errorf("%d source ports are good for %.0f queries a second: beyond, IDs would come again before an answer is late", r.ports, most)
+	}
 	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll_create1: %w", err)
 	}
@@ -162,16 +169,17 @@ func (r *openRun) send(due, now int64) error {
 	if now-due > int64(time.Millisecond) {
 		r.out.Late++
 	}
-	for {
-		_, err := unix.Write(r.sockets[s], q)
-		switch err {
-		case nil, unix.ECONNREFUSED: // of an earlier one
+	var err error
+	for range sendTries {
+		switch _, err = unix.Write(r.sockets[s], q); err {
+		case nil:
 			return nil
-		case unix.EINTR, unix.EAGAIN:
+		case unix.EINTR, unix.EAGAIN, unix.ECONNREFUSED: // the last is of an earlier query, and this one is not sent
 		default:
 			return fmt.Errorf("send: %w", err)
 		}
 	}
+	return fmt.Errorf("send, %d times: %w", sendTries, err)
 }
 
 func (r *openRun) receive(s int, now func() int64) error {

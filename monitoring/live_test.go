@@ -27,6 +27,7 @@ const corefile = `.:%d {
     bind 127.0.0.1
     prometheus 127.0.0.1:%d
     fastudp 2 {
+        read_buffer 64KiB
         write_buffer 64KiB
         max_inflight 2
     }

@@ -59,7 +59,7 @@ const (
 	dropInflight drop = iota // max_inflight queries are in handlers
 	dropShort                // shorter than a DNS header
 	dropResponse             // a response, not a query
-	dropProxy                // no or a bad PROXY header
+	dropProxy                // no or a bad PROXY header, or nothing behind it
 	dropUnusual              // the path for unusual messages is full
 	dropPanic                // no parser survives it
 	numDrops

@@ -208,8 +208,8 @@ func (l *listener) Close() error {
 		e.out.flush()
 		e.out.close()
 	}
+	live.remove(l) // before: nobody shall read counters of closed sockets
 	l.closeSockets()
-	live.remove(l)
 	close(l.finished)
 	return nil
 }

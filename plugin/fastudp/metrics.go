@@ -33,9 +33,9 @@ var (
 	socketsDesc       = serverDesc("sockets", "Sockets that serve the address.")
 	inflightLimitDesc = serverDesc("inflight_limit_queries", "Queries that may be in handlers at once, max_inflight; absent without a bound.")
 	readBufferDesc    = serverDesc("read_buffer_bytes", "Receive buffer of each socket that the system granted.")
-	readAskedDesc     = serverDesc("read_buffer_asked_bytes", "Receive buffer of each socket that read_buffer asked for.")
+	readAskedDesc     = serverDesc("read_buffer_asked_bytes", "Receive buffer of each socket that read_buffer asked for; absent if it is not set.")
 	writeBufferDesc   = serverDesc("write_buffer_bytes", "Send buffer of each socket that the system granted.")
-	writeAskedDesc    = serverDesc("write_buffer_asked_bytes", "Send buffer of each socket that write_buffer asked for; absent if it asked for none.")
+	writeAskedDesc    = serverDesc("write_buffer_asked_bytes", "Send buffer of each socket that write_buffer asked for; absent if it is not set.")
 
 	receivedDesc    = desc("received_total", "Datagrams received.")
 	readsDesc       = desc("reads_total", "Reads that returned one or more datagrams.")
@@ -100,9 +100,9 @@ func (l *listener) collect(ch chan<- prometheus.Metric, server string, sockets i
 	gauge := func(d *prometheus.Desc, v int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), append([]string{server}, labels...)...)
 	}
-	granted := func(k bufferKind, got, asked *prometheus.Desc) string {
-		if size := l.opts.buffers().size(k); size > 0 {
-			gauge(asked, size)
+	granted := func(k bufferKind, option int, got, asked *prometheus.Desc) string {
+		if option > 0 {
+			gauge(asked, option)
 		}
 		size, ok := bufferSize(l.engines[0].io.conn(), k)
 		if !ok {
@@ -111,7 +111,7 @@ func (l *listener) collect(ch chan<- prometheus.Metric, server string, sockets i
 		gauge(got, size)
 		return strconv.Itoa(size)
 	}
-	read, write := granted(readBuffer, readBufferDesc, readAskedDesc), granted(writeBuffer, writeBufferDesc, writeAskedDesc)
+	read, write := granted(readBuffer, l.opts.ReadBuffer, readBufferDesc, readAskedDesc), granted(writeBuffer, l.opts.WriteBuffer, writeBufferDesc, writeAskedDesc)
 	gauge(socketsDesc, sockets)
 	if l.opts.MaxInflight > 0 {
 		gauge(inflightLimitDesc, l.opts.MaxInflight)

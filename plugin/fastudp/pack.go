@@ -24,6 +24,7 @@ func packMessage(m *dns.Msg, buf []byte) ([]byte, error) {
 	if ok {
 		return data, nil
 	}
+	clear(buf) // the library leaves four bytes as they are for an A record with an IPv6 address
 	return m.PackBuffer(buf)
 }
 

@@ -3,6 +3,7 @@ package fastudp
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -10,11 +11,11 @@ import (
 	"github.com/miekg/dns"
 )
 
-// checkPack compares with the library, over a buffer that is not empty.
+// checkPack compares with what stock sends, over a buffer that is not empty.
 func checkPack(t testing.TB, m *dns.Msg, size int) (ordinary bool) {
 	t.Helper()
 	buf := bytes.Repeat([]byte{0xA5}, size)
-	want, wantErr := m.PackBuffer(bytes.Clone(buf))
+	want, wantErr := m.Pack()
 	got, err := packMessage(m, bytes.Clone(buf))
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 		t.Fatalf("error %v, the library's %v\n%v", err, wantErr, m)
@@ -136,6 +137,68 @@ func TestPackOther(t *testing.T) {
 		if checkPack(t, m, 16<<10) {
 			t.Errorf("%s: not left to the library", name)
 		}
+	}
+}
+
+// TestPackRandom packs names that are ends of each other, or nearly, many in a message, also where pointers
+// are long.
+func TestPackRandom(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	label := func() string { return []string{"a", "b", "ab", "ba", "aa", "A", "aba", "x1"}[r.IntN(8)] }
+	name := func() string {
+		var s string
+		for range 1 + r.IntN(4) {
+			s += label() + "."
+		}
+		return s
+	}
+	ordinary := 0
+	for range 3000 {
+		m := new(dns.Msg).SetQuestion(name(), dns.TypeA)
+		m.Compress = r.IntN(4) > 0
+		for range r.IntN(25) {
+			h := func(kind uint16) dns.RR_Header { return dns.RR_Header{Name: name(), Rrtype: kind, Class: 1, Ttl: 60} }
+			switch r.IntN(5) {
+			case 0:
+				m.Answer = append(m.Answer, &dns.NS{Hdr: h(dns.TypeNS), Ns: name()})
+			case 1:
+				m.Ns = append(m.Ns, &dns.SRV{Hdr: h(dns.TypeSRV), Target: name()})
+			case 2:
+				m.Extra = append(m.Extra, &dns.A{Hdr: h(dns.TypeA), A: net.IPv4(192, 0, 2, 1)})
+			case 3:
+				m.Ns = append(m.Ns, &dns.SOA{Hdr: h(dns.TypeSOA), Ns: name(), Mbox: name()})
+			case 4:
+				m.Answer = append(m.Answer, &dns.TXT{Hdr: h(dns.TypeTXT), Txt: []string{strings.Repeat("t", r.IntN(256)), strings.Repeat("u", 255*r.IntN(2))}})
+			}
+		}
+		for range 20 * r.IntN(2) {
+			m.Extra = append(m.Extra, &dns.TXT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeTXT, Class: 1}, Txt: []string{strings.Repeat("t", 255)}})
+		}
+		for range 2 { // a name that is new at the end
+			m.Extra = append(m.Extra, &dns.A{Hdr: dns.RR_Header{Name: "last.of.all.", Rrtype: dns.TypeA, Class: 1}, A: net.IPv4(192, 0, 2, 1)})
+		}
+		if checkPack(t, m, 16<<10) {
+			ordinary++
+		}
+	}
+	if ordinary < 2000 {
+		t.Errorf("%d of 3000 are ordinary", ordinary)
+	}
+}
+
+// TestPackLimits has lengths and codes about the largest.
+func TestPackLimits(t *testing.T) {
+	for n := range 12 {
+		checkPack(t, answer(t, strings.Repeat("a.", 122+n)), 4096)
+		m := answer(t, "org.", "org. 60 IN AAAA 2001:db8::1\norg. 60 IN TXT a")
+		m.Answer[0].(*dns.AAAA).AAAA = make(net.IP, 2*n)
+		checkPack(t, m, 4096)
+		m.Answer = m.Answer[1:]
+		m.Answer[0].(*dns.TXT).Txt[0] = strings.Repeat("t", 250+n)
+		checkPack(t, m, 4096)
+		m = answer(t, "org.").SetEdns0(1232, true)
+		m.Rcode, m.Opcode = 0xFFF-5+n, 10+n
+		checkPack(t, m, 4096)
 	}
 }
 
