@@ -50,7 +50,7 @@ func flood(t *trial) error {
 		}
 		stop := probes.start()
 		// The answers may have waited in a queue for long: those beyond the time-out count too.
-		err := o.run(t, load.Config{Sockets: 32, Rate: rate, Duration: t.length / rounds * 3 / 4})
+		err := o.run(t, load.Config{Sockets: 128, Rate: rate, Duration: t.length / rounds * 3 / 4})
 		stop()
 		if err != nil {
 			return err

@@ -81,7 +81,7 @@ func (t *trial) besideHostile(name string, goodRate, hostileRate float64, hostil
 	if hostileRate > 0 {
 		wg.Go(func() {
 			bad, badErr = load.Run(t.ctx, load.Config{
-				Target: s.addr, Sockets: 16, Rate: hostileRate, Questions: hostile, Duration: length, Timeout: 500 * time.Millisecond,
+				Target: s.addr, Sockets: 64, Rate: hostileRate, Questions: hostile, Duration: length, Timeout: 500 * time.Millisecond,
 			})
 		})
 	}
