@@ -332,7 +332,8 @@ func TestSignals(t *testing.T) {
 		e := realEngine(t, s, 16)
 		e.start()
 		c := dialTest(t, s.at("127.0.0.1"))
-		for r := range rounds {
+		// More rounds where the machine is busy with something else: then few signals come to us.
+		for r := 0; r < rounds || seen.Load()-before < 10 && r < 100*rounds; r++ {
 			for i := range window {
 				mustWrite(t, c, []byte{byte(r), byte(i)})
 			}
