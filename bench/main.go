@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -83,6 +84,9 @@ func parseFlags(args []string) (options, error) {
 		return o, err
 	}
 	o.only = re
+	if o.from == "" && !slices.ContainsFunc(sectionNames(), re.MatchString) {
+		return o, fmt.Errorf("-only %s matches no section: there are %s", *only, strings.Join(sectionNames(), ", "))
+	}
 	return o, nil
 }
 

@@ -16,7 +16,7 @@ func TestFlags(t *testing.T) {
 	if o, err = parseFlags(nil); err != nil || o.rounds != 5 || o.time != 2*time.Second || !o.only.MatchString("low") {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
-	for _, bad := range [][]string{{"-only", "("}, {"-rounds", "-1"}, {"-time", "1ms"}, {"what"}} {
+	for _, bad := range [][]string{{"-only", "("}, {"-only", "nosuch"}, {"-rounds", "-1"}, {"-time", "1ms"}, {"what"}} {
 		if _, err := parseFlags(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
