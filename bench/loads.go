@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -38,6 +39,17 @@ func flood(rate float64) load {
 func open(name string, rate float64, ports int, least time.Duration) load {
 	from := plural(ports, "port")
 	return load{name: name + ", " + from, series: from, point: rate, rate: rate, least: least, ask: generate(rate, ports)}
+}
+
+// openLoop sends each query when it is due, whatever became of those before, or with rate 0 one when
+// the last is answered. One thread does it all and never sleeps, so that no wake-up of the generator
+// is in a latency: that of a timer alone is 50 us and more.
+type openLoop struct {
+	target    netip.AddrPort
+	questions [][]byte
+	rate      float64
+	ports     int
+	duration  time.Duration
 }
 
 // oneAtATime waits for each answer before the next question.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -12,17 +11,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 )
-
-// openLoop sends each query when it is due, whatever became of those before, or with rate 0 one when
-// the last is answered. One thread does it all and never sleeps, so that no wake-up of the generator
-// is in a latency: that of a timer alone is 50 us and more.
-type openLoop struct {
-	target    netip.AddrPort
-	questions [][]byte
-	rate      float64
-	ports     int
-	duration  time.Duration
-}
 
 const (
 	openTimeout = 500 * time.Millisecond // for the last answers; before, an ID that comes again has lost

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/fastudp/fastudp/internal/child"
@@ -24,13 +23,5 @@ func descendants(int) []int                                            { return 
 func usage(*child.Child) (child.Usage, error)                          { return child.Usage{}, errLinux }
 func dialIn(context.Context, string, string, string) (net.Conn, error) { return nil, errLinux }
 func httpIn(string) *http.Client                                       { return nil }
-
-type openLoop struct {
-	target    netip.AddrPort
-	questions [][]byte
-	rate      float64
-	ports     int
-	duration  time.Duration
-}
 
 func (openLoop) run(context.Context) (outcome, error) { return outcome{}, errLinux }

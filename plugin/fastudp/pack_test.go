@@ -225,7 +225,7 @@ func FuzzPack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, compress bool) {
 		m := new(dns.Msg)
 		if m.Unpack(data) != nil {
-			t.Skip()
+			return // no message
 		}
 		m.Compress = compress
 		checkPack(t, m, replySize)
