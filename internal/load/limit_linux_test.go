@@ -110,7 +110,7 @@ func pinAll(b *testing.B, cpu int) {
 	for _, t := range tasks {
 		tid, _ := strconv.Atoi(t.Name())
 		if err := unix.SchedSetaffinity(tid, &set); err != nil {
-			b.Skip(err)
+			b.Skipf("cannot be bound to a CPU: %v", err)
 		}
 	}
 }

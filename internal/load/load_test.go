@@ -45,7 +45,7 @@ func newEcho(t *testing.T, host string) *echo {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(host), 0)))
 	if err != nil {
-		t.Skip(err) // no IPv6
+		t.Skipf("no IPv6: %v", err)
 	}
 	c.SetReadBuffer(4 << 20)
 	t.Cleanup(func() { c.Close() })

@@ -322,7 +322,7 @@ func TestSignals(t *testing.T) {
 	}()
 	every := unix.Timeval{Usec: 50}
 	if _, err := unix.Setitimer(unix.ITIMER_REAL, unix.Itimerval{Interval: every, Value: every}); err != nil {
-		t.Skip(err)
+		t.Skipf("no interval timer: %v", err)
 	}
 	defer unix.Setitimer(unix.ITIMER_REAL, unix.Itimerval{})
 	eachIO(t, func(t *testing.T, k ioKind) {
