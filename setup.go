@@ -8,6 +8,7 @@
 //	    write_buffer SIZE
 //	    steer hash|cpu|random
 //	    max_inflight N
+//	    gc_growth SIZE|off
 //	}
 //
 // It puts no handler into the plugin chain.
@@ -60,10 +61,11 @@ var properties = []struct {
 }{
 	{"batch", whole(1, listener.MaxBatch, func(o *listener.Options) *int { return &o.Batch })},
 	{"fairness_cap", whole(1, listener.MaxFairnessCap, func(o *listener.Options) *int { return &o.FairnessCap })},
-	{"read_buffer", size(func(o *listener.Options) *int { return &o.ReadBuffer })},
-	{"write_buffer", size(func(o *listener.Options) *int { return &o.WriteBuffer })},
+	{"read_buffer", size(listener.MinBuffer, listener.MaxBuffer, func(o *listener.Options) *int { return &o.ReadBuffer })},
+	{"write_buffer", size(listener.MinBuffer, listener.MaxBuffer, func(o *listener.Options) *int { return &o.WriteBuffer })},
 	{"steer", steer(listener.SteerHash, listener.SteerCPU, listener.SteerRandom)},
 	{"max_inflight", whole(0, listener.MaxMaxInflight, func(o *listener.Options) *int { return &o.MaxInflight })},
+	{"gc_growth", orOff(size(listener.MinGCGrowth, listener.MaxGCGrowth, gcGrowth), gcGrowth)},
 }
 
 func whole(lo, hi int, field func(*listener.Options) *int) value {
@@ -86,17 +88,37 @@ func setWhole(to *int, arg string, lo, hi int) bool {
 	return true
 }
 
-func size(field func(*listener.Options) *int) value {
+func gcGrowth(o *listener.Options) *int { return &o.GCGrowth }
+
+func size(lo, hi int, field func(*listener.Options) *int) value {
 	return value{
-		accepts: fmt.Sprintf("a size from %dKiB to %dMiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB",
-			listener.MinBuffer>>10, listener.MaxBuffer>>20),
+		accepts: fmt.Sprintf("a size from %s to %s, in bytes or with a unit as in 1048576, 512KiB, 4MiB", inBytes(lo), inBytes(hi)),
 		set: func(o *listener.Options, arg string) bool {
 			n, err := humanize.ParseBytes(arg)
-			if err != nil || n < listener.MinBuffer || n > listener.MaxBuffer {
+			if err != nil || n < uint64(lo) || n > uint64(hi) {
 				return false
 			}
 			*field(o) = int(n)
 			return true
+		},
+	}
+}
+
+// inBytes is n, a power of two, as the Corefile takes it.
+func inBytes(n int) string {
+	return strings.NewReplacer(".0 ", "", " ", "").Replace(humanize.IBytes(uint64(n)))
+}
+
+// orOff takes off for 0 too.
+func orOff(v value, field func(*listener.Options) *int) value {
+	return value{
+		accepts: v.accepts + ", or off",
+		set: func(o *listener.Options, arg string) bool {
+			if arg == "off" {
+				*field(o) = 0
+				return true
+			}
+			return v.set(o, arg)
 		},
 	}
 }

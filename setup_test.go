@@ -44,6 +44,9 @@ func TestParse(t *testing.T) {
 		{"no bound", "fastudp {\nmax_inflight 0\n}", func(o *options) { o.MaxInflight = 0 }},
 		{"one in flight", "fastudp {\nmax_inflight 1\n}", func(o *options) { o.MaxInflight = 1 }},
 		{"most in flight", "fastudp {\nmax_inflight 1048576\n}", func(o *options) { o.MaxInflight = 1048576 }},
+		{"growth off", "fastudp {\ngc_growth off\n}", func(o *options) { o.GCGrowth = 0 }},
+		{"least growth", "fastudp {\ngc_growth 1MiB\n}", func(o *options) { o.GCGrowth = 1 << 20 }},
+		{"most growth", "fastudp {\ngc_growth 1GiB\n}", func(o *options) { o.GCGrowth = 1 << 30 }},
 		{"first property on the line of the brace", "fastudp { batch 7\n}", func(o *options) { o.Batch = 7 }},
 		{
 			"everything, with comments", `fastudp 8 { # eight
@@ -54,17 +57,19 @@ func TestParse(t *testing.T) {
     read_buffer 8MiB
     write_buffer 64KiB
     steer cpu
+    gc_growth 8MiB
     fairness_cap 128
 }
 `, func(o *options) {
 				*o = options{Sockets: 8, Batch: 32, FairnessCap: 128, ReadBuffer: 8 << 20, WriteBuffer: 64 << 10,
-					Steer: listener.SteerCPU, MaxInflight: 500}
+					Steer: listener.SteerCPU, MaxInflight: 500, GCGrowth: 8 << 20}
 			},
 		},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			want := options{Sockets: runtime.GOMAXPROCS(0), Batch: 64, FairnessCap: 256, Steer: listener.SteerHash, MaxInflight: 10000}
+			want := options{Sockets: runtime.GOMAXPROCS(0), Batch: 64, FairnessCap: 256, Steer: listener.SteerHash, MaxInflight: 10000,
+				GCGrowth: listener.DefaultOptions().GCGrowth}
 			tc.change(&want)
 			at, got, err := parse(caddy.NewTestController("dns", tc.in))
 			if err != nil {
@@ -88,7 +93,8 @@ func TestParseErrors(t *testing.T) {
 		size     = "a size from 4KiB to 512MiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB"
 		steer    = "one of hash, cpu, random"
 		inflight = "a whole number from 0 to 1048576, 0 for no bound"
-		known    = "accepted are batch, fairness_cap, read_buffer, write_buffer, steer, max_inflight"
+		known    = "accepted are batch, fairness_cap, read_buffer, write_buffer, steer, max_inflight, gc_growth"
+		growth   = "a size from 1MiB to 1GiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB, or off"
 		huge     = "99999999999999999999"
 	)
 	type bad struct {
@@ -135,6 +141,7 @@ func TestParseErrors(t *testing.T) {
 		{"write_buffer", size, "1MiB", []string{"0", "-1", "4095", "3KiB", "536870913", huge, "4Mib/s", "big"}},
 		{"steer", steer, "cpu", []string{"Hash", "rand", "0"}},
 		{"max_inflight", inflight, "3", []string{"-1", "1048577", huge, "many", "none"}},
+		{"gc_growth", growth, "1MiB", []string{"0", "-1", "1023KiB", "1025MiB", huge, "Off", "auto", "no"}},
 	}
 	for _, v := range values {
 		for _, b := range append(v.bad, `""`) {

@@ -256,6 +256,10 @@ func without(server string, rows []row) []row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.Server == server })
 }
 
+func only(rows []row, servers ...string) []row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !slices.Contains(servers, r.Server) })
+}
+
 // byWork divides rows, in their order.
 func byWork(rows []row) (out [][]row) {
 	for _, r := range rows {

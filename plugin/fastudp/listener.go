@@ -34,6 +34,7 @@ type listener struct {
 
 	mu       sync.Mutex
 	serving  bool
+	paced    bool // the collector's pace is ours to set
 	closed   bool
 	shared   []bool    // engines[i]'s socket is its successor's too
 	lent     bool      // engines[0]'s socket is one that caddy had from a predecessor and keeps
@@ -116,6 +117,7 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 	}
 	l.decorate = decorate()
 	live.add(l)
+	l.paced = pace.ask(l, l.opts.GCGrowth)
 	for _, e := range l.engines {
 		e.start()
 	}
@@ -209,6 +211,7 @@ func (l *listener) Close() error {
 		e.out.close()
 	}
 	live.remove(l) // before: nobody shall read counters of closed sockets
+	pace.withdraw(l)
 	l.closeSockets()
 	close(l.finished)
 	return nil
@@ -277,8 +280,14 @@ func (l *listener) summary() string {
 	if l.opts.MaxInflight > 0 {
 		bound = fmt.Sprintf("max_inflight %d for the address", l.opts.MaxInflight)
 	}
-	return fmt.Sprintf("%s, batch %d, fairness cap %d, read buffer %s, write buffer %s, steer %s, %s",
-		sockets, l.batch(), l.opts.FairnessCap, l.buffer(readBuffer), l.buffer(writeBuffer), steer, bound)
+	growth := "no gc_growth"
+	if n := l.opts.GCGrowth; n > 0 && l.paced {
+		growth = fmt.Sprintf("gc_growth %d bytes", n)
+	} else if n > 0 {
+		growth += " (GOGC is set)"
+	}
+	return fmt.Sprintf("%s, batch %d, fairness cap %d, read buffer %s, write buffer %s, steer %s, %s, %s",
+		sockets, l.batch(), l.opts.FairnessCap, l.buffer(readBuffer), l.buffer(writeBuffer), steer, bound, growth)
 }
 
 // batch is how many messages one system call takes.

@@ -3,7 +3,9 @@ package fastudp
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strings"
+	"sync"
 )
 
 // Steer names how the kernel picks the socket of a listener that gets a datagram.
@@ -24,6 +26,8 @@ const (
 	MinBuffer      = 4 << 10   // bytes
 	MaxBuffer      = 512 << 20 // bytes; the kernel doubles it and counts in an int, socket(7)
 	MaxMaxInflight = 1 << 20
+	MinGCGrowth    = 1 << 20 // bytes
+	MaxGCGrowth    = 1 << 30 // bytes
 )
 
 const (
@@ -31,6 +35,8 @@ const (
 	defaultFairnessCap = 256
 	defaultReadBuffer  = 4 << 20
 	defaultMaxInflight = 10000
+	defaultGCGrowth    = 64 << 20
+	gcGrowthShare      = 8 // of the memory that the process may take: at most one eighth
 )
 
 // Options are what a server block asks of its plain DNS UDP listeners. Two blocks that share a
@@ -43,6 +49,7 @@ type Options struct {
 	WriteBuffer int   // SO_SNDBUF of each socket, likewise; 0 leaves the system's default
 	Steer       Steer // how the kernel picks the socket
 	MaxInflight int   // queries in handlers at once for each address, up to MaxMaxInflight; 0 is no bound
+	GCGrowth    int   // bytes that the heap may grow by between frequent collections, MinGCGrowth..MaxGCGrowth; 0 leaves it to GOGC
 }
 
 // check says which option is out of its range.
@@ -57,8 +64,9 @@ func (o Options) check() error {
 		{"read_buffer", o.ReadBuffer, MinBuffer, MaxBuffer},
 		{"write_buffer", o.WriteBuffer, MinBuffer, MaxBuffer},
 		{"max_inflight", o.MaxInflight, 0, MaxMaxInflight},
+		{"gc_growth", o.GCGrowth, MinGCGrowth, MaxGCGrowth},
 	} {
-		unset := f.value == 0 && strings.HasSuffix(f.name, "_buffer")
+		unset := f.value == 0 && (strings.HasSuffix(f.name, "_buffer") || f.name == "gc_growth")
 		if !unset && (f.value < f.lo || f.value > f.hi) {
 			return fmt.Errorf("%s %d is out of range: give a number from %d to %d", f.name, f.value, f.lo, f.hi)
 		}
@@ -84,11 +92,25 @@ func (o Options) diff(p Options) string {
 	add("write_buffer", o.WriteBuffer, p.WriteBuffer)
 	add("steer", o.Steer, p.Steer)
 	add("max_inflight", o.MaxInflight, p.MaxInflight)
+	add("gc_growth", o.GCGrowth, p.GCGrowth)
 	return strings.Join(d, "; ")
 }
 
+// gcGrowth is the default: less where memory is scarce.
+var gcGrowth = sync.OnceValue(func() int {
+	return growthFor(min(memoryLimit(), uint64(debug.SetMemoryLimit(-1))))
+})
+
+func growthFor(limit uint64) int {
+	n := int(min(limit/gcGrowthShare, defaultGCGrowth))
+	if n < MinGCGrowth {
+		return 0
+	}
+	return n
+}
+
 // DefaultOptions are those of a bare "fastudp". The number of sockets follows GOMAXPROCS, which
-// CoreDNS sets from the CPU quota of its cgroup.
+// CoreDNS sets from the CPU quota of its cgroup, and GCGrowth follows its memory limit.
 func DefaultOptions() Options {
 	return Options{
 		Sockets:     min(runtime.GOMAXPROCS(0), MaxSockets),
@@ -96,5 +118,6 @@ func DefaultOptions() Options {
 		FairnessCap: defaultFairnessCap,
 		Steer:       SteerHash,
 		MaxInflight: defaultMaxInflight,
+		GCGrowth:    gcGrowth(),
 	}
 }

@@ -21,6 +21,9 @@ func TestAttachRefuses(t *testing.T) {
 		"write_buffer 4095":    func(o *Options) { o.WriteBuffer = MinBuffer - 1 },
 		"max_inflight -1":      func(o *Options) { o.MaxInflight = -1 },
 		"max_inflight 1048577": func(o *Options) { o.MaxInflight = MaxMaxInflight + 1 },
+		"gc_growth -1":         func(o *Options) { o.GCGrowth = -1 },
+		"gc_growth 1048575":    func(o *Options) { o.GCGrowth = MinGCGrowth - 1 },
+		"gc_growth 1073741825": func(o *Options) { o.GCGrowth = MaxGCGrowth + 1 },
 		`steer ""`:             func(o *Options) { o.Steer = "" },
 	} {
 		o := DefaultOptions()
