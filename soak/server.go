@@ -52,7 +52,7 @@ func (t *trial) start(corefile string, cpus ...int) error {
 		return err
 	}
 	var err error
-	s.Child, err = child.Start(child.Options{Name: t.who(), CPUs: cpus, Env: []string{"GOMEMLIMIT=off", "GOGC=100"}}, t.exe, "-conf", s.corefile)
+	s.Child, err = child.Start(child.Options{Name: t.who(), CPUs: cpus, Env: []string{"GOMEMLIMIT=off", "GOGC="}}, t.exe, "-conf", s.corefile)
 	if err != nil {
 		return err
 	}

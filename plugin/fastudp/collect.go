@@ -46,7 +46,7 @@ type gcState struct {
 var pace = newPacer()
 
 func newPacer() *pacer {
-	_, given := os.LookupEnv("GOGC")
+	given := os.Getenv("GOGC") != ""
 	return &pacer{
 		read: readGC, set: func(percent int) { debug.SetGCPercent(percent) }, now: time.Now, release: releaseMemory,
 		asked: make(map[*listener]int), ours: gcDefault, yields: given,
