@@ -13,9 +13,10 @@ import (
 // CoreDNS's live heap is often a few MiB. GOGC's share of that is full of garbage again dozens of times
 // a second under load, and each time the collector marks the same few MiB. So while collections are
 // frequent the heap may grow by GCGrowth between two of them, where GOGC alone would let it grow by less.
+// The stacks of handlers that wait come out of it first: a flood takes no more memory for it.
 const (
 	gcFrequent = 200 * time.Millisecond // between two collections: the process is busy
-	gcSeldom   = 5 * time.Second        // without any: it is busy no more
+	gcSeldom   = 3 * time.Second        // without any: it is busy no more
 	gcDefault  = 100                    // GOGC, if nobody has set it
 )
 
@@ -25,7 +26,8 @@ type pacer struct {
 	read func() gcState
 	set  func(percent int)
 	now  func() time.Time
-	// release gives memory back to the system.
+	// release gives memory back to the system: a process that has nothing to do makes no garbage, and so
+	// does not collect the old.
 	release func()
 
 	mu     sync.Mutex
@@ -41,23 +43,32 @@ type pacer struct {
 type gcState struct {
 	percent int
 	base    uint64 // bytes of which it is a percentage: live heap, stacks and globals
+	stacks  uint64 // bytes of all stacks, also what they do not use
 }
 
 var pace = newPacer()
 
+func init() { pace.release = releaseMemory } // which refers to pace
+
 func newPacer() *pacer {
 	given := os.Getenv("GOGC") != ""
 	return &pacer{
-		read: readGC, set: func(percent int) { debug.SetGCPercent(percent) }, now: time.Now, release: releaseMemory,
+		read: readGC, set: func(percent int) { debug.SetGCPercent(percent) }, now: time.Now,
 		asked: make(map[*listener]int), ours: gcDefault, yields: given,
 	}
 }
 
 func readGC() gcState {
-	s := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	s := []metrics.Sample{
+		{Name: "/gc/gogc:percent"}, {Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
+	}
 	metrics.Read(s)
-	g := gcState{percent: int(min(s[0].Value.Uint64(), math.MaxInt))} // the largest is "off"
-	for _, bytes := range s[1:] {
+	g := gcState{
+		percent: int(min(s[0].Value.Uint64(), math.MaxInt)), // the largest is "off"
+		stacks:  s[1].Value.Uint64(),
+	}
+	for _, bytes := range s[2:] {
 		g.base += bytes.Value.Uint64()
 	}
 	return g
@@ -84,7 +95,7 @@ func (p *pacer) withdraw(l *listener) {
 	defer p.mu.Unlock()
 	delete(p.asked, l)
 	if p.growth() == 0 {
-		p.calm()
+		p.reset()
 	}
 }
 
@@ -123,9 +134,8 @@ func (p *pacer) collected() {
 		p.quiet.Reset(gcSeldom)
 	case since < gcFrequent:
 		p.quiet = time.AfterFunc(gcSeldom, func() {
-			p.mu.Lock()
 			p.calm()
-			p.mu.Unlock()
+			p.release()
 		})
 	default:
 		return
@@ -134,7 +144,8 @@ func (p *pacer) collected() {
 	if p.taken(g) {
 		return
 	}
-	want := max(gcDefault, int(min(100*uint64(growth)/max(g.base, 1), math.MaxInt32)))
+	left := uint64(growth) - min(uint64(growth), g.stacks)
+	want := max(gcDefault, int(min(100*left/max(g.base, 1), math.MaxInt32)))
 	// To set it stops the world for a moment: a small difference is not worth that.
 	if d := want - g.percent; d > g.percent/8 || -d > g.percent/8 {
 		p.ours = want
@@ -142,9 +153,14 @@ func (p *pacer) collected() {
 	}
 }
 
-// calm gives the collector back what GOGC says, and the system what it does not need any more: a process
-// that has nothing to do makes no garbage, and so does not collect the old.
+// calm has the collector go by GOGC until it is frequent again.
 func (p *pacer) calm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reset()
+}
+
+func (p *pacer) reset() {
 	if p.quiet == nil {
 		return
 	}
@@ -153,6 +169,5 @@ func (p *pacer) calm() {
 	if !p.taken(p.read()) && p.ours != gcDefault {
 		p.ours = gcDefault
 		p.set(gcDefault)
-		p.release()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -91,16 +92,50 @@ func TestPaceCalm(t *testing.T) {
 	if gc.percent != 800 || p.quiet == nil {
 		t.Fatalf("%d %% under load", gc.percent)
 	}
-	p.mu.Lock()
-	p.calm() // as after gcSeldom
-	p.mu.Unlock()
-	if gc.percent != gcDefault || p.quiet != nil || gc.released != 1 {
-		t.Errorf("%d %% after it, memory released %d times", gc.percent, gc.released)
+	p.calm() // as before memory is given back
+	if gc.percent != gcDefault || p.quiet != nil {
+		t.Errorf("%d %% after it", gc.percent)
 	}
 	p.collected()
 	if gc.percent != 800 {
 		t.Errorf("%d %% under load again", gc.percent)
 	}
+	gc.stacks = 48 << 20 // handlers wait
+	p.collected()
+	if gc.percent != 200 {
+		t.Errorf("%d %% with large stacks", gc.percent)
+	}
+	gc.stacks = 1 << 30
+	p.collected()
+	if gc.percent != gcDefault {
+		t.Errorf("%d %% with stacks beyond all bounds", gc.percent)
+	}
+}
+
+// TestPaceQuiet gives memory back when the load has gone.
+func TestPaceQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, gc := newFakePacer()
+		l := new(listener)
+		p.ask(l, 64<<20)
+		p.collected()
+		for range 3 { // each collection is a sign of life
+			time.Sleep(gcSeldom - time.Millisecond)
+			p.collected()
+		}
+		look := func(when string, percent, released int) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if gc.percent != percent || gc.released != released {
+				t.Errorf("%d %% %s, memory released %d times", gc.percent, when, gc.released)
+			}
+		}
+		look("under load", 800, 0)
+		time.Sleep(gcSeldom + time.Millisecond)
+		synctest.Wait()
+		look("after it", gcDefault, 1)
+		p.withdraw(l)
+	})
 }
 
 // TestPaceYields to GOGC in the environment and to whoever else calls debug.SetGCPercent.

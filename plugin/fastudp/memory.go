@@ -34,6 +34,7 @@ func releaseMemory() {
 		release.Lock()
 		release.again = false
 		release.Unlock()
+		pace.calm()
 		freeMemory()
 		release.Lock()
 		again := release.again
