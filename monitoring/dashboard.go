@@ -103,7 +103,7 @@ func losses(b *dashboard.DashboardBuilder) {
 		"inflight: max_inflight queries were in handlers; see whether an upstream is slow, or raise max_inflight. unusual: too many messages wait for the stock server. panic: please report it. short, response and proxy are no queries, or came around the proxy.",
 		query{perSecond("server, reason", "dropped_total"), "{{instance}} {{server}} {{reason}}"}).Span(8))
 	b.WithPanel(graph("Dropped by the kernel", units.RequestsPerSecond,
-		"The receive queue was full. Raise read_buffer or SOCKETS; if it is one socket alone, set steer random. (Linux)",
+		"The receive queue was full. Give the process more CPUs if it has none left, and SOCKETS follows; else raise read_buffer. If it is one socket alone, set steer random. (Linux)",
 		query{perSecond("server, socket", "kernel_dropped_total"), "{{instance}} {{server}} socket {{socket}}"}).Span(8))
 	b.WithPanel(graph("Errors of sending and receiving", units.RequestsPerSecond,
 		"EINVAL: clients with source port 0, an attack. EPERM: a packet filter, or its connection table is full. ENOBUFS: the interface's transmit queue is full. ENETUNREACH, EHOSTUNREACH: no route to the client.",
@@ -123,7 +123,7 @@ func batching(b *dashboard.DashboardBuilder) {
 	b.WithPanel(heat("Sends by their responses",
 		"How many responses a system call sent. Fewer than the reads returned: the handlers wait, and their responses leave one by one.", "send_messages_bucket"))
 	b.WithPanel(graph("Pauses at the fairness cap", units.OpsPerSecond,
-		"A socket had more than fairness_cap queries ready without a gap and let others have their turn. Many pauses mean a saturated socket: add SOCKETS, or CPUs.",
+		"A socket had more than fairness_cap queries ready without a gap and let others have their turn. Many pauses mean a saturated socket: add CPUs, and SOCKETS follows.",
 		query{perSecond("server, socket", "pauses_total"), "{{instance}} {{server}} socket {{socket}}"}).Span(8))
 	b.WithPanel(graph("Waits for the send buffer", units.OpsPerSecond,
 		"The kernel's send buffer was full, so that reading waited too. Raise write_buffer, or see whether the interface is saturated.",
@@ -137,7 +137,7 @@ func batching(b *dashboard.DashboardBuilder) {
 func queue(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Queue and in flight"))
 	b.WithPanel(graph("Receive queue", units.BytesIEC,
-		"Kernel memory of the queries that wait to be read, for each socket. At the limit, twice read_buffer, the kernel drops. A queue that stays long means too little CPU: add SOCKETS, or CPUs. (Linux)",
+		"Kernel memory of the queries that wait to be read, for each socket. At the limit, twice read_buffer, the kernel drops. A queue that stays long means too little CPU: add some, and SOCKETS follows. (Linux)",
 		query{series("kernel_queue_bytes"), "{{instance}} {{server}} socket {{socket}}"},
 		query{"2 * " + series("read_buffer_bytes"), "{{instance}} {{server}} limit"}))
 	b.WithPanel(graph("Queries in handlers", units.Number,

@@ -2,6 +2,7 @@ package fastudp
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -108,10 +109,10 @@ func (w *watcher) look(now time.Time, n losses) (lines []string) {
 		if busy, ok := uneven(w.last, n); ok && w.opts.Steer != SteerRandom {
 			return fmt.Sprintf("the kernel dropped %d queries because the receive queue of socket %d was full while other sockets are idle: steer random spreads a busy client over all", lost, busy)
 		}
-		return fmt.Sprintf("the kernel dropped %d queries because a receive queue was full: raise %s or SOCKETS (%d now)", lost, n.room, len(n.kernel))
+		return fmt.Sprintf("the kernel dropped %d queries because a receive queue was full: %s, or raise %s", lost, power(len(n.kernel)), n.room)
 	})
 	tell("inflight", n.inflight, func(lost uint64) string {
-		return fmt.Sprintf("%d queries were dropped because %d were in handlers: see whether an upstream is slow, or raise max_inflight", lost, w.opts.MaxInflight)
+		return fmt.Sprintf("%d queries were dropped because max_inflight (%d) of them were in handlers: see whether an upstream is slow, or raise max_inflight", lost, w.opts.MaxInflight)
 	})
 	tell("unusual", n.unusual, func(lost uint64) string {
 		return fmt.Sprintf("%d messages that are not ordinary queries were dropped because too many of them wait for the stock server: see coredns_fastudp_unusual_total for their kind, keep their senders out, or raise max_inflight", lost)
@@ -132,6 +133,14 @@ func (w *watcher) look(now time.Time, n losses) (lines []string) {
 	w.last = n
 	slices.Sort(lines)
 	return lines
+}
+
+// power says what has so many sockets read faster.
+func power(sockets int) string {
+	if cpus := runtime.GOMAXPROCS(0); sockets < cpus {
+		return fmt.Sprintf("raise SOCKETS (%d now, for %d CPUs)", sockets, cpus)
+	}
+	return fmt.Sprintf("give the process more CPUs than %d if it has none left", runtime.GOMAXPROCS(0))
 }
 
 // uneven finds the socket that dropped most between two looks, and says whether another one received
