@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,9 +38,6 @@ func newBench(ctx context.Context, o options, dir string) (*bench, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
-	}
-	if _, err := exec.LookPath("dnsperf"); err != nil {
-		return nil, errNoDnsperf
 	}
 	b := &bench{options: o, dir: dir, cpus: layout(all), shared: len(all) < 3, servers: make(map[string]server), peak: make(map[string]float64)}
 	for _, s := range servers(dir, self) {

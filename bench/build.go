@@ -15,6 +15,9 @@ var echoSource []byte
 // build makes the servers that are ours: CoreDNS with fastudp, the same with a handler that only
 // echoes, and the echo in C if there is a compiler.
 func build(ctx context.Context, dir string) error {
+	if _, err := exec.LookPath("dnsperf"); err != nil { // before the minutes that it takes to build
+		return errNoDnsperf
+	}
 	fmt.Println("building the servers")
 	for name, pkg := range map[string]string{"coredns": "cmd/coredns", "coredns-echo": "bench/echo"} {
 		if err := command(ctx, "go", "build", "-o", filepath.Join(dir, name), "github.com/fastudp/fastudp/"+pkg); err != nil {

@@ -57,6 +57,9 @@ func (r *report) write(dir string) error {
 		return err
 	}
 	r.print(os.Stdout)
+	if loud := r.loud(); loud != "" {
+		fmt.Println("\n" + loud)
+	}
 	fmt.Println("\nreport:", filepath.Join(dir, "report.md"))
 	return nil
 }
@@ -81,13 +84,21 @@ func redraw(file, dir string) error {
 	return r.write(dir)
 }
 
+// loud says whether the machine had more to do than to measure, and is empty if it had not.
+func (r *report) loud() string {
+	if o := r.others(); o.Median > fewOthers {
+		return fmt.Sprintf("Other processes took %s %% of the server's CPU: the machine was not quiet, and the figures are of little use.", o)
+	}
+	return ""
+}
+
 // markdown writes the ratios of all sections first, then each section's figures.
 func (r *report) markdown(w io.Writer) {
 	fmt.Fprintf(w, "# Measurements\n\n%v round(s) of %v s each", r.Options["rounds"], r.Options["seconds"])
 	fmt.Fprint(w, ", medians with their ranges in parentheses; servers alternate within a round. One machine, one run: compare the ratios, not the absolute figures.\n\n")
 	list(w, "", r.Machine)
-	if o := r.others(); o.Median > fewOthers {
-		fmt.Fprintf(w, "**Other processes took %s %% of the server's CPU: the machine was not quiet, and the figures are of little use.**\n\n", o)
+	if loud := r.loud(); loud != "" {
+		fmt.Fprintf(w, "**%s**\n\n", loud)
 	}
 	list(w, "Left out:\n\n", r.Left)
 	list(w, "Failed:\n\n", r.Failed)
