@@ -21,18 +21,15 @@ import (
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/metrics"
 	_ "github.com/fastudp/fastudp"
+	"github.com/fastudp/fastudp/internal/directive"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 func init() {
-	insert := func(after, name string) {
-		i := slices.Index(dnsserver.Directives, after)
-		dnsserver.Directives = slices.Insert(dnsserver.Directives, i+1, name)
-	}
-	insert("multisocket", "fastudp") // as cmd/coredns does
-	insert("erratic", "answers")
+	directive.Insert("multisocket", "fastudp") // as cmd/coredns does
+	directive.Insert("erratic", "answers")
 	plugin.Register("answers", setupAnswers)
 	caddy.Quiet, dnsserver.Quiet = true, true
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/metadata"
 	_ "github.com/fastudp/fastudp"
+	"github.com/fastudp/fastudp/internal/directive"
 
 	// Only these, not core/plugin: instrumenting every plugin makes the fuzz binary slow to build.
 	_ "github.com/coredns/coredns/plugin/acl"
@@ -71,12 +72,8 @@ import (
 )
 
 func init() {
-	insert := func(after, name string) {
-		i := slices.Index(dnsserver.Directives, after)
-		dnsserver.Directives = slices.Insert(dnsserver.Directives, i+1, name)
-	}
-	insert("multisocket", "fastudp")
-	insert("erratic", "handler")
+	directive.Insert("multisocket", "fastudp")
+	directive.Insert("erratic", "handler")
 	plugin.Register("handler", setupHandler)
 	caddy.Quiet, dnsserver.Quiet = true, true
 }

@@ -21,18 +21,15 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	_ "github.com/coredns/coredns/core/plugin" // every stock plugin
 	_ "github.com/fastudp/fastudp"
+	"github.com/fastudp/fastudp/internal/directive"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 func init() {
-	insert := func(after, name string) {
-		i := slices.Index(dnsserver.Directives, after)
-		dnsserver.Directives = slices.Insert(dnsserver.Directives, i+1, name)
-	}
-	insert("multisocket", "fastudp") // as cmd/coredns does
-	insert("erratic", "sleep")
+	directive.Insert("multisocket", "fastudp") // as cmd/coredns does
+	directive.Insert("erratic", "sleep")
 	caddy.Quiet, dnsserver.Quiet = true, true
 }
 

@@ -3,21 +3,15 @@
 package main
 
 import (
-	"slices"
-
-	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/erratic"
 	_ "github.com/coredns/coredns/plugin/metrics"
 	_ "github.com/fastudp/fastudp"
+	"github.com/fastudp/fastudp/internal/directive"
 )
 
 func main() {
-	i := slices.Index(dnsserver.Directives, "multisocket")
-	if i < 0 {
-		panic("this CoreDNS has no multisocket directive, which tells the place of fastudp")
-	}
-	dnsserver.Directives = slices.Insert(dnsserver.Directives, i+1, "fastudp")
+	directive.Insert("multisocket", "fastudp")
 	coremain.Run()
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/coredns/coredns/plugin"
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/whoami"
+	"github.com/fastudp/fastudp/internal/directive"
 
 	"github.com/miekg/dns"
 )
@@ -32,8 +32,7 @@ func init() {
 		}
 		return Attach(c, at, o)
 	})
-	i := slices.Index(dnsserver.Directives, "multisocket")
-	dnsserver.Directives = slices.Insert(dnsserver.Directives, i+1, "portable")
+	directive.Insert("multisocket", "portable")
 	caddy.Quiet, dnsserver.Quiet = true, true
 }
 
