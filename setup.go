@@ -92,7 +92,7 @@ func gcGrowth(o *listener.Options) *int { return &o.GCGrowth }
 
 func size(lo, hi int, field func(*listener.Options) *int) value {
 	return value{
-		accepts: fmt.Sprintf("a size from %s to %s, in bytes or with a unit as in 1048576, 512KiB, 4MiB", inBytes(lo), inBytes(hi)),
+		accepts: fmt.Sprintf("a size from %s to %s, in bytes or with a unit as in 1048576, 4096KiB, 4MiB", inBytes(lo), inBytes(hi)),
 		set: func(o *listener.Options, arg string) bool {
 			n, err := humanize.ParseBytes(arg)
 			if err != nil || n < uint64(lo) || n > uint64(hi) {

@@ -90,11 +90,11 @@ func TestParseErrors(t *testing.T) {
 		sockets  = "give a whole number from 1 to 1024, or auto"
 		batch    = "a whole number from 1 to 1024"
 		fairness = "a whole number from 1 to 65536"
-		size     = "a size from 4KiB to 512MiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB"
+		size     = "a size from 4KiB to 512MiB, in bytes or with a unit as in 1048576, 4096KiB, 4MiB"
 		steer    = "one of hash, cpu, random"
 		inflight = "a whole number from 0 to 1048576, 0 for no bound"
 		known    = "accepted are batch, fairness_cap, read_buffer, write_buffer, steer, max_inflight, gc_growth"
-		growth   = "a size from 1MiB to 1GiB, in bytes or with a unit as in 1048576, 512KiB, 4MiB, or off"
+		growth   = "a size from 1MiB to 1GiB, in bytes or with a unit as in 1048576, 4096KiB, 4MiB, or off"
 		huge     = "99999999999999999999"
 	)
 	type bad struct {

@@ -59,9 +59,9 @@ func parseFlags(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "fewer loads, one short round: about 3 minutes")
 	only := f.String("only", "", "run the sections whose name matches this `regexp`: "+strings.Join(sectionNames(), ", "))
-	f.IntVar(&o.rounds, "rounds", 0, "`rounds` of each measurement (default 5)")
+	f.IntVar(&o.rounds, "rounds", 0, "do each measurement `N` times (default 5)")
 	f.DurationVar(&o.time, "time", 0, "how long each measurement lasts (default 2s)")
-	f.StringVar(&o.from, "from", "", "measure nothing, write the report of this report.json anew: a `file`")
+	f.StringVar(&o.from, "from", "", "measure nothing, write the report of a `report.json` anew")
 	f.StringVar(&o.out, "o", "bench/report", "`folder` for the report")
 	if err := f.Parse(args); err != nil {
 		return o, err

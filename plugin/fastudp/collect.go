@@ -1,23 +1,26 @@
 package fastudp
 
 import (
+	"maps"
 	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"sync"
 	"time"
 )
 
 // CoreDNS's live heap is often a few MiB. GOGC's share of that is full of garbage again dozens of times
-// a second under load, and each time the collector marks the same few MiB. So while collections are
-// frequent the heap may grow by GCGrowth between two of them, where GOGC alone would let it grow by less.
+// a second under load, and each time the collector marks the same few MiB. So while it would run often
+// the heap may grow by GCGrowth between two collections, where GOGC alone would let it grow by less.
 // The stacks of handlers that wait come out of it first: a flood takes no more memory for it.
 const (
-	gcFrequent = 200 * time.Millisecond // between two collections: the process is busy
-	gcSeldom   = 3 * time.Second        // without any: it is busy no more
-	gcDefault  = 100                    // GOGC, if nobody has set it
+	gcOften   = 200 * time.Millisecond // between two collections, if GOGC alone counted
+	gcSeldom  = time.Second            // likewise: no longer often
+	gcSilence = 3 * time.Second        // without a collection: the load has gone
+	gcDefault = 100                    // GOGC, if nobody has set it
 )
 
 // pacer sets the collector's percentage for all listeners of the process. Whoever else sets it has the
@@ -34,7 +37,8 @@ type pacer struct {
 	asked  map[*listener]int // growth in bytes
 	told   bool              // of the end of the next collection
 	last   time.Time         // when one ended
-	quiet  *time.Timer       // set while busy
+	forced uint64            // collections that somebody has asked for, until then
+	quiet  *time.Timer       // set while it would run often
 	ours   int               // the percentage that we left
 	yields bool              // somebody else sets it
 }
@@ -44,6 +48,7 @@ type gcState struct {
 	percent int
 	base    uint64 // bytes of which it is a percentage: live heap, stacks and globals
 	stacks  uint64 // bytes of all stacks, also what they do not use
+	forced  uint64 // collections by runtime.GC and debug.FreeOSMemory so far
 }
 
 var pace = newPacer()
@@ -60,33 +65,32 @@ func newPacer() *pacer {
 
 func readGC() gcState {
 	s := []metrics.Sample{
-		{Name: "/gc/gogc:percent"}, {Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/gc/gogc:percent"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/cycles/forced:gc-cycles"},
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
 	}
 	metrics.Read(s)
 	g := gcState{
 		percent: int(min(s[0].Value.Uint64(), math.MaxInt)), // the largest is "off"
 		stacks:  s[1].Value.Uint64(),
+		forced:  s[2].Value.Uint64(),
 	}
-	for _, bytes := range s[2:] {
+	for _, bytes := range s[3:] {
 		g.base += bytes.Value.Uint64()
 	}
 	return g
 }
 
-// ask has the heap grow by so many bytes while l serves. It says false if that is somebody else's to say.
-func (p *pacer) ask(l *listener, growth int) bool {
+// ask has the heap grow by so many bytes while l serves, or by less if another listener asks for less. It
+// returns what is in force, and false if that is somebody else's to say.
+func (p *pacer) ask(l *listener, growth int) (int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken(p.read()) {
-		return false
+		return 0, false
 	}
 	p.asked[l] = growth
-	if !p.told && p.growth() > 0 {
-		p.told, p.last = true, p.now()
-		p.tell()
-	}
-	return true
+	p.follow()
+	return p.growth(), true
 }
 
 // withdraw takes back what l has asked.
@@ -94,17 +98,25 @@ func (p *pacer) withdraw(l *listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.asked, l)
-	if p.growth() == 0 {
-		p.reset()
-	}
+	p.follow()
 }
 
-// growth is the most that a listener has asked.
-func (p *pacer) growth() (most int) {
-	for _, n := range p.asked {
-		most = max(most, n)
+// growth is the least that a listener has asked, 0 if there is none.
+func (p *pacer) growth() int {
+	if len(p.asked) == 0 {
+		return 0
 	}
-	return most
+	return slices.Min(slices.Collect(maps.Values(p.asked)))
+}
+
+// follow begins to follow the collections, or leaves the collector to GOGC.
+func (p *pacer) follow() {
+	if p.growth() == 0 {
+		p.reset()
+	} else if !p.told {
+		p.told, p.last, p.forced = true, p.now(), p.read().forced
+		p.tell()
+	}
 }
 
 // taken says whether somebody else sets the percentage.
@@ -126,22 +138,25 @@ func (p *pacer) collected() {
 		return
 	}
 	p.tell()
-	now := p.now()
-	since := now.Sub(p.last)
-	p.last = now
+	now, g := p.now(), p.read()
+	since, forced := now.Sub(p.last), g.forced > p.forced
+	p.last, p.forced = now, g.forced
+	if forced || p.taken(g) {
+		return
+	}
+	alone := since * gcDefault / time.Duration(p.ours)
 	switch {
+	case alone > gcSeldom:
+		p.reset()
+		return
 	case p.quiet != nil:
-		p.quiet.Reset(gcSeldom)
-	case since < gcFrequent:
-		p.quiet = time.AfterFunc(gcSeldom, func() {
+		p.quiet.Reset(gcSilence)
+	case alone < gcOften:
+		p.quiet = time.AfterFunc(gcSilence, func() {
 			p.calm()
 			p.release()
 		})
 	default:
-		return
-	}
-	g := p.read()
-	if p.taken(g) {
 		return
 	}
 	left := uint64(growth) - min(uint64(growth), g.stacks)
@@ -153,7 +168,7 @@ func (p *pacer) collected() {
 	}
 }
 
-// calm has the collector go by GOGC until it is frequent again.
+// calm has the collector go by GOGC until it would run often again.
 func (p *pacer) calm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,8 +35,8 @@ func newFakePacer() (*pacer, *fakeGC) {
 func TestPace(t *testing.T) {
 	p, gc := newFakePacer()
 	l, m := new(listener), new(listener)
-	if !p.ask(l, 64<<20) {
-		t.Fatal("it was refused")
+	if n, ok := p.ask(l, 64<<20); n != 64<<20 || !ok {
+		t.Fatalf("in force are %d, %v", n, ok)
 	}
 	for _, step := range []struct {
 		what  string
@@ -44,16 +44,19 @@ func TestPace(t *testing.T) {
 		base  uint64
 		want  int
 	}{
-		{"a rare collection", gcFrequent, 8 << 20, gcDefault},
-		{"a frequent one", gcFrequent - 1, 8 << 20, 800},
-		{"a rare one after it", 2 * gcFrequent, 8 << 20, 800},
-		{"a little more is live", gcFrequent, 9 << 20, 800},
-		{"much more is live", gcFrequent, 16 << 20, 400},
-		{"as much is live as may grow", gcFrequent, 64 << 20, gcDefault},
-		{"even more is live", gcFrequent, 1 << 30, gcDefault},
-		{"little is live", gcFrequent, 4 << 20, 1600},
-		{"nothing is live", gcFrequent, 0, math.MaxInt32},
-		{"as before", gcFrequent, 8 << 20, 800},
+		{"not often", gcOften, 8 << 20, gcDefault},
+		{"often", gcOften - 1, 8 << 20, 800},
+		{"as often, were there GOGC alone", 8 * (gcOften - 1), 8 << 20, 800},
+		{"less often, but not seldom", 8 * gcSeldom, 8 << 20, 800},
+		{"a little more is live", gcOften, 9 << 20, 800},
+		{"much more is live", gcOften, 16 << 20, 400},
+		{"as much is live as may grow", gcOften, 64 << 20, gcDefault},
+		{"even more is live", gcOften, 1 << 30, gcDefault},
+		{"little is live", gcOften, 4 << 20, 1600},
+		{"nothing is live", gcOften, 0, math.MaxInt32},
+		{"as before", gcOften, 8 << 20, 800},
+		{"seldom, were there GOGC alone", 8*gcSeldom + 8, 8 << 20, gcDefault},
+		{"often again", gcOften / 2, 8 << 20, 800},
 	} {
 		gc.time = gc.time.Add(step.after)
 		gc.base = step.base
@@ -62,11 +65,17 @@ func TestPace(t *testing.T) {
 			t.Errorf("%s: %d %%, want %d", step.what, gc.percent, step.want)
 		}
 	}
-	p.ask(m, 128<<20)
-	p.collected()
-	if gc.percent != 1600 {
-		t.Errorf("a listener that asks for more: %d %%", gc.percent)
+	if n, _ := p.ask(m, 32<<20); n != 32<<20 {
+		t.Errorf("the least of two is %d", n)
 	}
+	p.collected()
+	if gc.percent != 400 {
+		t.Errorf("a listener that asks for less: %d %%", gc.percent)
+	}
+	if n, ok := p.ask(m, 0); n != 0 || !ok || gc.percent != gcDefault {
+		t.Errorf("a listener that asks for nothing: %d %%", gc.percent)
+	}
+	p.collected()
 	p.withdraw(m)
 	p.collected()
 	if gc.percent != 800 {
@@ -81,6 +90,23 @@ func TestPace(t *testing.T) {
 	p.collected()
 	if len(gc.sets) != n {
 		t.Errorf("set without a listener: %v", gc.sets)
+	}
+}
+
+// TestPaceForced: what somebody forces says nothing of the load.
+func TestPaceForced(t *testing.T) {
+	p, gc := newFakePacer()
+	p.ask(new(listener), 64<<20)
+	for range 3 {
+		gc.forced++
+		p.collected()
+	}
+	if gc.sets != nil {
+		t.Errorf("forced collections have set %v", gc.sets)
+	}
+	p.collected()
+	if gc.percent != 800 {
+		t.Errorf("%d %% after one that was not", gc.percent)
 	}
 }
 
@@ -120,7 +146,7 @@ func TestPaceQuiet(t *testing.T) {
 		p.ask(l, 64<<20)
 		p.collected()
 		for range 3 { // each collection is a sign of life
-			time.Sleep(gcSeldom - time.Millisecond)
+			time.Sleep(gcSilence - time.Millisecond)
 			p.collected()
 		}
 		look := func(when string, percent, released int) {
@@ -131,7 +157,7 @@ func TestPaceQuiet(t *testing.T) {
 			}
 		}
 		look("under load", 800, 0)
-		time.Sleep(gcSeldom + time.Millisecond)
+		time.Sleep(gcSilence + time.Millisecond)
 		synctest.Wait()
 		look("after it", gcDefault, 1)
 		p.withdraw(l)
@@ -143,7 +169,7 @@ func TestPaceYields(t *testing.T) {
 	for name, percent := range map[string]int{"GOGC=400": 400, "GOGC=off": math.MaxInt} {
 		p, gc := newFakePacer()
 		gc.percent = percent
-		if p.ask(new(listener), 64<<20) {
+		if _, ok := p.ask(new(listener), 64<<20); ok {
 			t.Errorf("%s: not refused", name)
 		}
 		p.collected()
@@ -153,7 +179,7 @@ func TestPaceYields(t *testing.T) {
 	}
 	t.Setenv("GOGC", "100") // somebody wants just that
 	p := newPacer()
-	if p.ask(new(listener), 64<<20) {
+	if _, ok := p.ask(new(listener), 64<<20); ok {
 		t.Error("GOGC=100: not refused")
 	}
 
@@ -169,7 +195,7 @@ func TestPaceYields(t *testing.T) {
 	if gc.sets != nil {
 		t.Errorf("it has set %v after somebody else", gc.sets)
 	}
-	if p.ask(l, 64<<20) {
+	if _, ok := p.ask(l, 64<<20); ok {
 		t.Error("it would again")
 	}
 }

@@ -34,7 +34,8 @@ type listener struct {
 
 	mu       sync.Mutex
 	serving  bool
-	paced    bool // the collector's pace is ours to set
+	growth   int  // GCGrowth in force when serving began
+	paced    bool // it is ours to say
 	closed   bool
 	shared   []bool    // engines[i]'s socket is its successor's too
 	lent     bool      // engines[0]'s socket is one that caddy had from a predecessor and keeps
@@ -117,7 +118,7 @@ func (l *listener) serveAll(stock func(net.PacketConn) error, decorate func() dn
 	}
 	l.decorate = decorate()
 	live.add(l)
-	l.paced = pace.ask(l, l.opts.GCGrowth)
+	l.growth, l.paced = pace.ask(l, l.opts.GCGrowth)
 	for _, e := range l.engines {
 		e.start()
 	}
@@ -280,11 +281,14 @@ func (l *listener) summary() string {
 	if l.opts.MaxInflight > 0 {
 		bound = fmt.Sprintf("max_inflight %d for the address", l.opts.MaxInflight)
 	}
-	growth := "no gc_growth"
-	if n := l.opts.GCGrowth; n > 0 && l.paced {
-		growth = fmt.Sprintf("gc_growth %d bytes", n)
-	} else if n > 0 {
-		growth += " (GOGC is set)"
+	growth := fmt.Sprintf("gc_growth %d bytes", l.growth)
+	switch asked := l.opts.GCGrowth; {
+	case asked == 0:
+		growth = "no gc_growth"
+	case !l.paced:
+		growth = "no gc_growth (GOGC is set)"
+	case l.growth < asked:
+		growth += fmt.Sprintf(" instead of %d (another listener's)", asked)
 	}
 	return fmt.Sprintf("%s, batch %d, fairness cap %d, read buffer %s, write buffer %s, steer %s, %s, %s",
 		sockets, l.batch(), l.opts.FairnessCap, l.buffer(readBuffer), l.buffer(writeBuffer), steer, bound, growth)
@@ -311,6 +315,9 @@ func (l *listener) buffer(k bufferKind) string {
 		return fmt.Sprintf("%d bytes asked", asked)
 	case got < asked:
 		return fmt.Sprintf("%d bytes of %d asked (%s)", got, asked, k.limit())
+	}
+	if k == readBuffer && l.opts.ReadBuffer == 0 {
+		return fmt.Sprintf("%d bytes", got)
 	}
 	return fmt.Sprintf("%d bytes as asked", got)
 }

@@ -112,7 +112,7 @@ func (w *watcher) look(now time.Time, n losses) (lines []string) {
 		return fmt.Sprintf("the kernel dropped %d queries because a receive queue was full: %s, or raise %s", lost, power(len(n.kernel)), n.room)
 	})
 	tell("inflight", n.inflight, func(lost uint64) string {
-		return fmt.Sprintf("%d queries were dropped because max_inflight (%d) of them were in handlers: see whether an upstream is slow, or raise max_inflight", lost, w.opts.MaxInflight)
+		return fmt.Sprintf("%d queries were dropped at the bound, max_inflight %d: see whether an upstream is slow, or raise max_inflight", lost, w.opts.MaxInflight)
 	})
 	tell("unusual", n.unusual, func(lost uint64) string {
 		return fmt.Sprintf("%d messages that are not ordinary queries were dropped because too many of them wait for the stock server: see coredns_fastudp_unusual_total for their kind, keep their senders out, or raise max_inflight", lost)

@@ -27,7 +27,7 @@ func TestWatch(t *testing.T) {
 		{"even", SteerHash, func(n *losses) { n.kernel[0] += 5; n.received[0] += 100; n.received[1] += 90 }, "dropped 5 queries because a receive queue was full: " + power(2) + ", or raise read_buffer (4096 bytes now)"},
 		{"uneven", SteerHash, func(n *losses) { n.kernel[1] += 5; n.received[0] += 9; n.received[1] += 100 }, "dropped 5 queries because the receive queue of socket 1 was full while other sockets are idle: steer random"},
 		{"uneven already random", SteerRandom, func(n *losses) { n.kernel[1] += 5; n.received[1] += 100 }, "raise read_buffer"},
-		{"inflight", SteerHash, func(n *losses) { n.inflight = 3 }, "3 queries were dropped because max_inflight (2000) of them were in handlers: see whether an upstream is slow, or raise max_inflight"},
+		{"inflight", SteerHash, func(n *losses) { n.inflight = 3 }, "3 queries were dropped at the bound, max_inflight 2000: see whether an upstream is slow, or raise max_inflight"},
 		{"unusual", SteerHash, func(n *losses) { n.unusual = 3 }, "3 messages that are not ordinary queries were dropped because too many of them wait for the stock server: see coredns_fastudp_unusual_total for their kind, keep their senders out, or raise max_inflight"},
 		{"panic", SteerHash, func(n *losses) { n.panics = 1 }, "1 messages made the parser panic"},
 		{"send", SteerHash, func(n *losses) { n.sends = map[string]uint64{"ENETUNREACH": 2} }, "refused to send 2 responses: ENETUNREACH (no route to the client: see the routing table)"},
@@ -75,7 +75,7 @@ func TestWatchKinds(t *testing.T) {
 	for i, n := range []losses{{}, {inflight: 1}, {inflight: 2, unusual: 1}, {inflight: 2, unusual: 2, sends: map[string]uint64{"EPERM": 1, "EINVAL": 1}}} {
 		lines = append(lines, w.look(now.Add(time.Duration(i)*time.Second), n)...)
 	}
-	kinds := []string{"in handlers", "not ordinary", "EINVAL", "EPERM"}
+	kinds := []string{"at the bound", "not ordinary", "EINVAL", "EPERM"}
 	if len(lines) != len(kinds) || slices.ContainsFunc(kinds, func(k string) bool {
 		return !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, k) })
 	}) {
@@ -93,7 +93,7 @@ func TestWatchLogs(t *testing.T) {
 	for _, e := range l.engines {
 		e.count.drops[dropInflight].Add(2)
 	}
-	waitLine(t, out, "dns://"+addr+": 4 queries were dropped because max_inflight (10000) of them were in handlers")
+	waitLine(t, out, "dns://"+addr+": 4 queries were dropped at the bound, max_inflight 10000")
 }
 
 // watchLog has listeners look all the time, and is what they log.
