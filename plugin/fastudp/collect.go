@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
@@ -17,30 +16,36 @@ import (
 // the heap may grow by GCGrowth between two collections, where GOGC alone would let it grow by less.
 // The stacks of handlers that wait come out of it first: a flood takes no more memory for it.
 const (
-	gcOften   = 200 * time.Millisecond // between two collections, if GOGC alone counted
-	gcSeldom  = time.Second            // likewise: no longer often
-	gcSilence = 3 * time.Second        // without a collection: the load has gone
-	gcDefault = 100                    // GOGC, if nobody has set it
+	gcOften   = 5 // collections a second, if GOGC alone counted
+	gcSeldom  = 1 // likewise: no longer often
+	gcDefault = 100
+	gcMost    = 1000    // percent: should the heap become large at once, it is a multiple of it until we look
+	gcMinHeap = 4 << 20 // what Go takes a smaller heap for, at 100 %
+
+	gcPeriod = time.Second // to look how much is allocated
+	// The next goal is made when a collection ends, from the old percentage and the new heap. Nothing tells
+	// of it in time, so it is looked for while the percentage is not GOGC's.
+	gcRaisedPeriod = 5 * time.Millisecond
 )
 
 // pacer sets the collector's percentage for all listeners of the process. Whoever else sets it has the
 // last word.
 type pacer struct {
-	read func() gcState
-	set  func(percent int)
-	now  func() time.Time
-	// release gives memory back to the system: a process that has nothing to do makes no garbage, and so
-	// does not collect the old.
-	release func()
+	read    func() gcState
+	set     func(percent int)
+	now     func() time.Time
+	release func() // memory to the system: a process that has nothing to do does not collect its garbage
 
-	mu     sync.Mutex
-	asked  map[*listener]int // growth in bytes
-	told   bool              // of the end of the next collection
-	last   time.Time         // when one ended
-	forced uint64            // collections that somebody has asked for, until then
-	quiet  *time.Timer       // set while it would run often
-	ours   int               // the percentage that we left
-	yields bool              // somebody else sets it
+	fixed bool // GOGC is in the environment
+	mu    sync.Mutex
+	asked map[*listener]int // growth in bytes
+	timer *time.Timer       // set while there is a growth
+	mine  map[int]bool      // percentages that nobody else has set; who saves one may restore it later
+	often bool              // it would run often
+	above bool              // we have set more than GOGC
+
+	allocs uint64 // bytes allocated until
+	since  time.Time
 }
 
 // gcState is what the collector makes its next goal from, see "GC percent" in runtime/debug.
@@ -48,35 +53,33 @@ type gcState struct {
 	percent int
 	base    uint64 // bytes of which it is a percentage: live heap, stacks and globals
 	stacks  uint64 // bytes of all stacks, also what they do not use
-	forced  uint64 // collections by runtime.GC and debug.FreeOSMemory so far
+	allocs  uint64 // bytes allocated so far
 }
 
 var pace = newPacer()
 
-func init() { pace.release = releaseMemory } // which refers to pace
-
 func newPacer() *pacer {
-	given := os.Getenv("GOGC") != ""
 	return &pacer{
-		read: readGC, set: func(percent int) { debug.SetGCPercent(percent) }, now: time.Now,
-		asked: make(map[*listener]int), ours: gcDefault, yields: given,
+		read: readGC, set: func(percent int) { debug.SetGCPercent(percent) }, now: time.Now, release: releaseMemory,
+		fixed: os.Getenv("GOGC") != "", asked: make(map[*listener]int), mine: map[int]bool{gcDefault: true},
 	}
 }
 
 func readGC() gcState {
 	s := []metrics.Sample{
-		{Name: "/gc/gogc:percent"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/cycles/forced:gc-cycles"},
+		{Name: "/gc/gogc:percent"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/heap/allocs:bytes"},
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
 	}
 	metrics.Read(s)
 	g := gcState{
 		percent: int(min(s[0].Value.Uint64(), math.MaxInt)), // the largest is "off"
 		stacks:  s[1].Value.Uint64(),
-		forced:  s[2].Value.Uint64(),
+		allocs:  s[2].Value.Uint64(),
 	}
 	for _, bytes := range s[3:] {
 		g.base += bytes.Value.Uint64()
 	}
+	g.base = max(g.base, gcMinHeap)
 	return g
 }
 
@@ -85,12 +88,9 @@ func readGC() gcState {
 func (p *pacer) ask(l *listener, growth int) (int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken(p.read()) {
-		return 0, false
-	}
 	p.asked[l] = growth
 	p.follow()
-	return p.growth(), true
+	return p.growth(), !p.fixed && p.mine[p.read().percent]
 }
 
 // withdraw takes back what l has asked.
@@ -109,80 +109,72 @@ func (p *pacer) growth() int {
 	return slices.Min(slices.Collect(maps.Values(p.asked)))
 }
 
-// follow begins to follow the collections, or leaves the collector to GOGC.
+// follow begins to look, or leaves the collector to GOGC.
 func (p *pacer) follow() {
-	if p.growth() == 0 {
-		p.reset()
-	} else if !p.told {
-		p.told, p.last, p.forced = true, p.now(), p.read().forced
-		p.tell()
+	switch grows := p.growth() > 0 && !p.fixed; {
+	case grows && p.timer == nil:
+		p.since, p.allocs = p.now(), p.read().allocs
+		p.timer = time.AfterFunc(gcPeriod, p.look)
+	case !grows && p.timer != nil:
+		p.timer.Stop()
+		p.timer = nil
+		p.calm()
 	}
 }
 
-// taken says whether somebody else sets the percentage.
-func (p *pacer) taken(g gcState) bool {
-	p.yields = p.yields || g.percent != p.ours
-	return p.yields
-}
-
-// tell has collected called when the next collection has ended.
-func (p *pacer) tell() { runtime.AddCleanup(new([]byte), (*pacer).collected, p) }
-
-// collected looks how soon a collection has followed the last one.
-func (p *pacer) collected() {
+// look is called now and then.
+func (p *pacer) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	growth := p.growth()
-	p.told = growth > 0 && !p.yields
-	if !p.told {
+	if p.timer == nil {
 		return
 	}
-	p.tell()
-	now, g := p.now(), p.read()
-	since, forced := now.Sub(p.last), g.forced > p.forced
-	p.last, p.forced = now, g.forced
-	if forced || p.taken(g) {
-		return
+	p.adjust()
+	period := gcPeriod
+	if p.above {
+		period = gcRaisedPeriod
 	}
-	alone := since * gcDefault / time.Duration(p.ours)
-	switch {
-	case alone > gcSeldom:
-		p.reset()
-		return
-	case p.quiet != nil:
-		p.quiet.Reset(gcSilence)
-	case alone < gcOften:
-		p.quiet = time.AfterFunc(gcSilence, func() {
+	p.timer.Reset(period)
+}
+
+// adjust sets the percentage for what the heap is now.
+func (p *pacer) adjust() {
+	g := p.read()
+	if passed := p.now().Sub(p.since); passed >= gcPeriod {
+		collections := float64(g.allocs-p.allocs) / float64(g.base) / passed.Seconds()
+		p.since, p.allocs = p.now(), g.allocs
+		if collections > gcOften {
+			p.often = true
+		} else if collections < gcSeldom {
 			p.calm()
-			p.release()
-		})
-	default:
+			return
+		}
+	}
+	if !p.often {
 		return
 	}
-	left := uint64(growth) - min(uint64(growth), g.stacks)
-	want := max(gcDefault, int(min(100*left/max(g.base, 1), math.MaxInt32)))
-	// To set it stops the world for a moment: a small difference is not worth that.
-	if d := want - g.percent; d > g.percent/8 || -d > g.percent/8 {
-		p.ours = want
-		p.set(want)
-	}
+	left := uint64(p.growth()) - min(uint64(p.growth()), g.stacks)
+	p.change(g.percent, int(min(max(100*left/g.base, gcDefault), gcMost)))
 }
 
-// calm has the collector go by GOGC until it would run often again.
+// calm leaves the collector to GOGC, until it would run often again.
 func (p *pacer) calm() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reset()
+	p.often = false
+	if now := p.read().percent; now != gcDefault && p.change(now, gcDefault) {
+		p.release()
+	}
 }
 
-func (p *pacer) reset() {
-	if p.quiet == nil {
-		return
+// change sets another percentage, unless the one that there is is somebody else's: then it says false.
+func (p *pacer) change(from, to int) bool {
+	if !p.mine[from] {
+		p.above = false
+		return false
 	}
-	p.quiet.Stop()
-	p.quiet = nil
-	if !p.taken(p.read()) && p.ours != gcDefault {
-		p.ours = gcDefault
-		p.set(gcDefault)
+	if from != to {
+		p.mine[to] = true
+		p.set(to)
 	}
+	p.above = to > gcDefault
+	return true
 }

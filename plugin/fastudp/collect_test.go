@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,7 @@ type fakeGC struct {
 func newFakePacer() (*pacer, *fakeGC) {
 	f := &fakeGC{gcState: gcState{percent: gcDefault, base: 8 << 20}, time: time.Unix(1e9, 0)}
 	p := newPacer()
-	p.yields = false // whatever the environment has
+	p.fixed = false // whatever the environment has
 	p.read = func() gcState { return f.gcState }
 	p.set = func(percent int) {
 		f.percent = percent
@@ -31,6 +32,13 @@ func newFakePacer() (*pacer, *fakeGC) {
 	return p, f
 }
 
+// run allocates so much that GOGC alone would collect so often in a second, and then p looks.
+func (f *fakeGC) run(p *pacer, collections float64) {
+	f.allocs += uint64(collections * float64(f.base))
+	f.time = f.time.Add(gcPeriod)
+	p.look()
+}
+
 // TestPace: rare collections change nothing, frequent ones let the heap grow, and what grows by itself needs no help.
 func TestPace(t *testing.T) {
 	p, gc := newFakePacer()
@@ -39,164 +47,150 @@ func TestPace(t *testing.T) {
 		t.Fatalf("in force are %d, %v", n, ok)
 	}
 	for _, step := range []struct {
-		what  string
-		after time.Duration
-		base  uint64
-		want  int
+		what        string
+		collections float64
+		base        uint64
+		want        int
 	}{
+		{"nothing to do", 0, 8 << 20, gcDefault},
 		{"not often", gcOften, 8 << 20, gcDefault},
-		{"often", gcOften - 1, 8 << 20, 800},
-		{"as often, were there GOGC alone", 8 * (gcOften - 1), 8 << 20, 800},
-		{"less often, but not seldom", 8 * gcSeldom, 8 << 20, 800},
-		{"a little more is live", gcOften, 9 << 20, 800},
-		{"much more is live", gcOften, 16 << 20, 400},
-		{"as much is live as may grow", gcOften, 64 << 20, gcDefault},
-		{"even more is live", gcOften, 1 << 30, gcDefault},
-		{"little is live", gcOften, 4 << 20, 1600},
-		{"nothing is live", gcOften, 0, math.MaxInt32},
-		{"as before", gcOften, 8 << 20, 800},
-		{"seldom, were there GOGC alone", 8*gcSeldom + 8, 8 << 20, gcDefault},
-		{"often again", gcOften / 2, 8 << 20, 800},
+		{"often", gcOften + 1, 8 << 20, 800},
+		{"less often, but not seldom", gcSeldom, 8 << 20, 800},
+		{"more is live", gcSeldom, 16 << 20, 400},
+		{"as much is live as may grow", 9, 64 << 20, gcDefault},
+		{"even more is live", 9, 1 << 30, gcDefault},
+		{"little is live", 9, gcMinHeap, gcMost},
+		{"as before", 9, 8 << 20, 800},
+		{"seldom", gcSeldom - 0.1, 8 << 20, gcDefault},
+		{"not often again", gcOften, 8 << 20, gcDefault},
+		{"often again", 1000, 8 << 20, 800},
 	} {
-		gc.time = gc.time.Add(step.after)
 		gc.base = step.base
-		p.collected()
-		if gc.percent != step.want {
+		gc.run(p, step.collections)
+		if gc.percent != step.want || p.above != (step.want > gcDefault) {
 			t.Errorf("%s: %d %%, want %d", step.what, gc.percent, step.want)
 		}
 	}
+	if gc.released != 1 {
+		t.Errorf("memory was released %d times for one end of the load", gc.released)
+	}
+
+	// Between two looks at the load the heap is looked at.
+	gc.base = 16 << 20
+	p.look()
+	if gc.percent != 400 {
+		t.Errorf("more is live at once: %d %%", gc.percent)
+	}
+	gc.stacks = 32 << 20 // handlers wait
+	p.look()
+	if gc.percent != 200 {
+		t.Errorf("with large stacks: %d %%", gc.percent)
+	}
+	gc.stacks = 1 << 30
+	p.look()
+	if gc.percent != gcDefault {
+		t.Errorf("with stacks beyond all bounds: %d %%", gc.percent)
+	}
+	gc.stacks = 0
+
 	if n, _ := p.ask(m, 32<<20); n != 32<<20 {
 		t.Errorf("the least of two is %d", n)
 	}
-	p.collected()
-	if gc.percent != 400 {
+	p.look()
+	if gc.percent != 200 {
 		t.Errorf("a listener that asks for less: %d %%", gc.percent)
 	}
 	if n, ok := p.ask(m, 0); n != 0 || !ok || gc.percent != gcDefault {
 		t.Errorf("a listener that asks for nothing: %d %%", gc.percent)
 	}
-	p.collected()
 	p.withdraw(m)
-	p.collected()
-	if gc.percent != 800 {
+	gc.run(p, 9)
+	if gc.percent != 400 {
 		t.Errorf("the listener is gone: %d %%", gc.percent)
 	}
 	p.withdraw(l)
-	if gc.percent != gcDefault || p.quiet != nil {
+	if gc.percent != gcDefault || p.timer != nil {
 		t.Errorf("no listener is left: %d %%", gc.percent)
 	}
 	n := len(gc.sets)
-	p.collected()
-	p.collected()
+	gc.run(p, 9)
 	if len(gc.sets) != n {
 		t.Errorf("set without a listener: %v", gc.sets)
 	}
 }
 
-// TestPaceForced: what somebody forces says nothing of the load.
-func TestPaceForced(t *testing.T) {
-	p, gc := newFakePacer()
-	p.ask(new(listener), 64<<20)
-	for range 3 {
-		gc.forced++
-		p.collected()
-	}
-	if gc.sets != nil {
-		t.Errorf("forced collections have set %v", gc.sets)
-	}
-	p.collected()
-	if gc.percent != 800 {
-		t.Errorf("%d %% after one that was not", gc.percent)
-	}
-}
-
-// TestPaceCalm gives the memory back when the load has gone.
-func TestPaceCalm(t *testing.T) {
-	p, gc := newFakePacer()
-	p.ask(new(listener), 64<<20)
-	p.collected()
-	if gc.percent != 800 || p.quiet == nil {
-		t.Fatalf("%d %% under load", gc.percent)
-	}
-	p.calm() // as before memory is given back
-	if gc.percent != gcDefault || p.quiet != nil {
-		t.Errorf("%d %% after it", gc.percent)
-	}
-	p.collected()
-	if gc.percent != 800 {
-		t.Errorf("%d %% under load again", gc.percent)
-	}
-	gc.stacks = 48 << 20 // handlers wait
-	p.collected()
-	if gc.percent != 200 {
-		t.Errorf("%d %% with large stacks", gc.percent)
-	}
-	gc.stacks = 1 << 30
-	p.collected()
-	if gc.percent != gcDefault {
-		t.Errorf("%d %% with stacks beyond all bounds", gc.percent)
-	}
-}
-
-// TestPaceQuiet gives memory back when the load has gone.
-func TestPaceQuiet(t *testing.T) {
+// TestPaceTime looks once a second, and much more often while more than GOGC is set.
+func TestPaceTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, gc := newFakePacer()
+		var mu sync.Mutex
+		looks := 0
+		p.now = time.Now
+		p.read = func() gcState {
+			mu.Lock()
+			defer mu.Unlock()
+			looks++
+			gc.allocs += 1 << 30
+			return gc.gcState
+		}
 		l := new(listener)
-		p.ask(l, 64<<20)
-		p.collected()
-		for range 3 { // each collection is a sign of life
-			time.Sleep(gcSilence - time.Millisecond)
-			p.collected()
+		count := func(d time.Duration) int {
+			mu.Lock()
+			was := looks
+			mu.Unlock()
+			time.Sleep(d)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return looks - was
 		}
-		look := func(when string, percent, released int) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if gc.percent != percent || gc.released != released {
-				t.Errorf("%d %% %s, memory released %d times", gc.percent, when, gc.released)
-			}
+		if p.ask(l, 64<<20); count(gcPeriod-time.Millisecond) != 0 {
+			t.Error("it looks before a second is over")
 		}
-		look("under load", 800, 0)
-		time.Sleep(gcSilence + time.Millisecond)
-		synctest.Wait()
-		look("after it", gcDefault, 1)
+		if n := count(gcPeriod); n < 100 || n > 250 {
+			t.Errorf("under load it looks %d times in a second", n)
+		}
 		p.withdraw(l)
+		if n := count(time.Minute); n != 0 {
+			t.Errorf("without a listener it looks %d times in a minute", n)
+		}
 	})
 }
 
 // TestPaceYields to GOGC in the environment and to whoever else calls debug.SetGCPercent.
 func TestPaceYields(t *testing.T) {
-	for name, percent := range map[string]int{"GOGC=400": 400, "GOGC=off": math.MaxInt} {
+	for name, percent := range map[string]int{"400": 400, "off": math.MaxInt, "50": 50} {
 		p, gc := newFakePacer()
 		gc.percent = percent
 		if _, ok := p.ask(new(listener), 64<<20); ok {
 			t.Errorf("%s: not refused", name)
 		}
-		p.collected()
+		gc.run(p, 9)
+		gc.run(p, 0)
 		if gc.sets != nil {
 			t.Errorf("%s: set to %v", name, gc.sets)
 		}
 	}
 	t.Setenv("GOGC", "100") // somebody wants just that
-	p := newPacer()
-	if _, ok := p.ask(new(listener), 64<<20); ok {
+	if _, ok := newPacer().ask(new(listener), 64<<20); ok {
 		t.Error("GOGC=100: not refused")
 	}
 
 	p, gc := newFakePacer()
 	l := new(listener)
 	p.ask(l, 64<<20)
-	p.collected()
-	gc.percent = 50 // somebody else
-	gc.sets = nil
-	gc.base = 1 << 20
-	p.collected()
-	p.withdraw(l)
-	if gc.sets != nil {
+	gc.run(p, 9)
+	ours := gc.percent
+	gc.percent, gc.sets = 50, nil // somebody else
+	gc.run(p, 9)
+	gc.run(p, 0)
+	if gc.sets != nil || p.above {
 		t.Errorf("it has set %v after somebody else", gc.sets)
 	}
-	if _, ok := p.ask(l, 64<<20); ok {
-		t.Error("it would again")
+	gc.percent = ours // what they had saved
+	p.withdraw(l)
+	if gc.percent != gcDefault {
+		t.Errorf("%d %% is left of what somebody has saved and restored", gc.percent)
 	}
 }
 
@@ -204,8 +198,8 @@ func TestPaceYields(t *testing.T) {
 func TestPaceOff(t *testing.T) {
 	p, gc := newFakePacer()
 	p.ask(new(listener), 0)
-	p.collected()
-	if p.told || gc.sets != nil {
+	gc.run(p, 9)
+	if p.timer != nil || gc.sets != nil {
 		t.Errorf("set to %v", gc.sets)
 	}
 }
@@ -237,15 +231,23 @@ func TestPaceOfProcess(t *testing.T) {
 		}
 	}
 	with := collections(work)
-	g := readGC()
-	if grows := g.base * uint64(g.percent) / 100; grows < uint64(gcGrowth())/2 {
-		t.Errorf("the heap may grow by %d bytes only, %d %% of %d", grows, g.percent, g.base)
-	}
+	becomes(t, "the heap may grow", func() bool {
+		g := readGC()
+		collections(64 << 20)
+		return g.base*uint64(g.percent)/100 > uint64(gcGrowth())/2
+	})
 	if with*2 > without && gcGrowth() == defaultGCGrowth {
 		t.Errorf("%d collections with, %d without for the same garbage", with, without)
 	}
 	l.Stop()
-	becomes(t, "without a listener it is as before", func() bool { return readGC().percent == gcDefault })
+	if g := readGC(); g.percent != gcDefault {
+		t.Errorf("%d %% without a listener", g.percent)
+	}
+	becomes(t, "memory has been given back", func() bool {
+		release.Lock()
+		defer release.Unlock()
+		return !release.pending && !release.next.IsZero()
+	})
 	_ = garbage
 }
 

@@ -286,7 +286,7 @@ func (l *listener) summary() string {
 	case asked == 0:
 		growth = "no gc_growth"
 	case !l.paced:
-		growth = "no gc_growth (GOGC is set)"
+		growth = "no gc_growth (GOGC or debug.SetGCPercent is set)"
 	case l.growth < asked:
 		growth += fmt.Sprintf(" instead of %d (another listener's)", asked)
 	}

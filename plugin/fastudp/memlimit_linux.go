@@ -32,16 +32,18 @@ func groupLimit(root, groups string) uint64 {
 		if len(f) != 3 {
 			continue
 		}
-		dir, file := root, "memory.max" // version 2 has no controllers in its line
+		dir, files := root, []string{"memory.max", "memory.high"} // version 2 has no controllers in its line
 		if slices.Contains(strings.Split(f[1], ","), "memory") {
-			dir, file = root+"/memory", "memory.limit_in_bytes"
+			dir, files = root+"/"+f[1], []string{"memory.limit_in_bytes"}
 		} else if f[1] != "" {
 			continue
 		}
 		for p := path.Clean("/" + f[2]); ; p = path.Dir(p) {
-			text, err := os.ReadFile(dir + p + "/" + file)
-			if n, e := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && e == nil { // not "max"
-				limit = min(limit, n)
+			for _, file := range files {
+				text, err := os.ReadFile(dir + p + "/" + file)
+				if n, e := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && e == nil { // not "max"
+					limit = min(limit, n)
+				}
 			}
 			if p == "/" {
 				break

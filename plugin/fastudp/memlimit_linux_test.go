@@ -17,6 +17,8 @@ func TestGroupLimit(t *testing.T) {
 		"version 2":              {"0::/system.slice/coredns.service\n", map[string]string{"system.slice/coredns.service/memory.max": "178257920\n"}, 170 << 20},
 		"no limit":               {"0::/a\n", map[string]string{"a/memory.max": "max\n"}, math.MaxUint64},
 		"a parent's":             {"0::/a/b\n", map[string]string{"a/b/memory.max": "max\n", "a/memory.max": "1000\n", "memory.max": "2000\n"}, 1000},
+		"throttled before":       {"0::/a\n", map[string]string{"a/memory.max": "3000\n", "a/memory.high": "2000\n"}, 2000},
+		"with another one":       {"4:hugetlb,memory:/x\n", map[string]string{"hugetlb,memory/x/memory.limit_in_bytes": "4000\n"}, 4000},
 		"in a container":         {"0::/\n", map[string]string{"memory.max": "3000\n"}, 3000},
 		"with the host's path":   {"0::/kubepods/pod1\n", map[string]string{"memory.max": "3000\n"}, 3000},
 		"version 1":              {"5:cpu,cpuacct:/x\n4:memory:/docker/1\n1:name=systemd:/\n", map[string]string{"memory/docker/1/memory.limit_in_bytes": "4000\n"}, 4000},

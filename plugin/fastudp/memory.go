@@ -34,7 +34,6 @@ func releaseMemory() {
 		release.Lock()
 		release.again = false
 		release.Unlock()
-		pace.calm()
 		freeMemory()
 		release.Lock()
 		again := release.again
