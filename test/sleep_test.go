@@ -20,8 +20,8 @@ import (
 
 func init() { plugin.Register("sleep", setupSleep) }
 
-// sleeper answers every question with an address: sleep-N.… after N milliseconds, spin-N.… after N microseconds of work, a held name when the
-// test lets it, all others at once. With the argument "fail" its setup fails, with "fail-startup" its startup.
+// sleeper answers every question with an address: sleep-N.… after N milliseconds, spin-N.… after N microseconds of work,
+// garbage-N.… after N KiB of it, a held name when the test lets it, all others at once. With the argument "fail" its setup fails, with "fail-startup" its startup.
 type sleeper struct{}
 
 // startups has what GetConfig gave at startup, by zone.
@@ -83,15 +83,22 @@ type seen struct {
 
 var seens sync.Map // by question name
 
-var sleepName = regexp.MustCompile(`^(sleep|spin)-(\d+)\.`)
+var garbage atomic.Value // the last
+
+var sleepName = regexp.MustCompile(`^(sleep|spin|garbage)-(\d+)\.`)
 
 func (sleeper) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	name := strings.ToLower(r.Question[0].Name)
 	if m := sleepName.FindStringSubmatch(name); m != nil {
 		n, _ := strconv.Atoi(m[2])
-		if m[1] == "sleep" {
+		switch m[1] {
+		case "sleep":
 			time.Sleep(time.Duration(n) * time.Millisecond)
-		} else {
+		case "garbage":
+			for range n {
+				garbage.Store(make([]byte, 1024))
+			}
+		default:
 			for end := time.Now().Add(time.Duration(n) * time.Microsecond); time.Now().Before(end); {
 			}
 		}

@@ -2,8 +2,6 @@ package fastudp
 
 import (
 	"math"
-	"os"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -202,53 +200,6 @@ func TestPaceOff(t *testing.T) {
 	if p.timer != nil || gc.sets != nil {
 		t.Errorf("set to %v", gc.sets)
 	}
-}
-
-// TestPaceOfProcess is the real collector under real garbage.
-func TestPaceOfProcess(t *testing.T) {
-	if os.Getenv("GOGC") != "" {
-		t.Skip("GOGC is in the environment, which has the last word")
-	}
-	var garbage []byte
-	collections := func(bytes int) uint32 {
-		var was, is runtime.MemStats
-		runtime.ReadMemStats(&was)
-		for range bytes >> 16 {
-			garbage = make([]byte, 1<<16)
-		}
-		runtime.ReadMemStats(&is)
-		return is.NumGC - was.NumGC
-	}
-	const work = 2 << 30
-	without := collections(work)
-	l := startCorefile(t, ".:0 {\nbind 127.0.0.1\nportable 1\nwhoami\n}")
-	at := l.Servers()[0].LocalAddr().String()
-	serving(t, at)
-	for end := time.Now().Add(20 * time.Second); readGC().percent == gcDefault; {
-		collections(64 << 20)
-		if time.Now().After(end) {
-			t.Fatal("frequent collections change nothing")
-		}
-	}
-	with := collections(work)
-	becomes(t, "the heap may grow", func() bool {
-		g := readGC()
-		collections(64 << 20)
-		return g.base*uint64(g.percent)/100 > uint64(gcGrowth())/2
-	})
-	if with*2 > without && gcGrowth() == defaultGCGrowth {
-		t.Errorf("%d collections with, %d without for the same garbage", with, without)
-	}
-	l.Stop()
-	if g := readGC(); g.percent != gcDefault {
-		t.Errorf("%d %% without a listener", g.percent)
-	}
-	becomes(t, "memory has been given back", func() bool {
-		release.Lock()
-		defer release.Unlock()
-		return !release.pending && !release.next.IsZero()
-	})
-	_ = garbage
 }
 
 // TestGrowthFollowsMemory: the default is no more than a share of what the process may take.
