@@ -145,7 +145,7 @@ func (b *bench) measure(ctx context.Context, t trial) (sample, error) {
 	if warm.fill != "" {
 		warm.questions = warm.fill // what shall miss later must not be known yet
 	}
-	if _, err := t.load.ask(ctx, b, p, warm, min(length/4, time.Second)); err != nil {
+	if _, err := t.load.ask(ctx, b, p, warm, min(max(length/4, 300*time.Millisecond), time.Second)); err != nil {
 		return sample{}, err
 	}
 

@@ -7,11 +7,12 @@ var peersSection = section{
 	about: "One CPU and one thread or worker each, dnsperf with 4 clients, 1,000 names with an address each: from a zone file, with Unbound from local data. The echoes are the floor: what the system calls cost alone, and with fastudp's listener, unpacking and packing.",
 	base:  floorName,
 	plan: func(_ context.Context, b *bench) ([]trial, error) {
-		servers := b.pick(floorName, "echo in Go", "listener alone", stockName, stockRarely, fastudpName, fastudpOften, "NSD", "Knot", "Unbound", "PowerDNS", "BIND")
+		ours := choose(b, b.pick(stockName, stockRarely, fastudpName, fastudpOften), b.pick(stockName, fastudpName))
+		servers := append(append(b.pick(floorName, "echo in Go", "listener alone"), ours...), b.pick("NSD", "Knot", "Unbound", "PowerDNS", "BIND")...)
 		l := closed(4)
 		l.calls = !b.quick
 		trials := cross(b.works("file"), []load{l}, servers, b.cpus.one)
-		return append(trials, cross(b.works("whoami"), []load{l}, b.pick(stockName, stockRarely, fastudpName, fastudpOften), b.cpus.one)...), nil
+		return append(trials, cross(b.works("whoami"), []load{l}, ours, b.cpus.one)...), nil
 	},
 	charts: func(rows []row) []chart {
 		return []chart{bars("peers", "Other name servers, each on its simplest answer", "us", rows, func(r row) (string, string) { return r.Server + label(r), "" }, sample.CPU)}

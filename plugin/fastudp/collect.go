@@ -17,12 +17,13 @@ import (
 // The stacks of handlers that wait come out of it first: a flood takes no more memory for it.
 const (
 	gcOften   = 5 // collections a second, if GOGC alone counted
-	gcSeldom  = 1 // likewise: no longer often
+	gcSeldom  = 1 // likewise: no longer often, if it stays so for gcSilence
 	gcDefault = 100
 	gcMost    = 1000    // percent: should the heap become large at once, it is a multiple of it until we look
 	gcMinHeap = 4 << 20 // what Go takes a smaller heap for, at 100 %
 
-	gcPeriod = time.Second // to look how much is allocated
+	gcSilence = 3 * time.Second
+	gcPeriod  = 250 * time.Millisecond // to look how much is allocated
 	// The next goal is made when a collection ends, from the old percentage and the new heap. Nothing tells
 	// of it in time, so it is looked for while the percentage is not GOGC's.
 	gcRaisedPeriod = 5 * time.Millisecond
@@ -42,6 +43,7 @@ type pacer struct {
 	timer *time.Timer       // set while there is a growth
 	mine  map[int]bool      // percentages that nobody else has set; who saves one may restore it later
 	often bool              // it would run often
+	busy  time.Time         // when it was not seldom
 	above bool              // we have set more than GOGC
 
 	allocs uint64 // bytes allocated until
@@ -143,9 +145,10 @@ func (p *pacer) adjust() {
 	if passed := p.now().Sub(p.since); passed >= gcPeriod {
 		collections := float64(g.allocs-p.allocs) / float64(g.base) / passed.Seconds()
 		p.since, p.allocs = p.now(), g.allocs
-		if collections > gcOften {
-			p.often = true
-		} else if collections < gcSeldom {
+		if collections > gcSeldom {
+			p.often = p.often || collections > gcOften
+			p.busy = p.since
+		} else if p.since.Sub(p.busy) > gcSilence {
 			p.calm()
 			return
 		}

@@ -32,7 +32,7 @@ func newFakePacer() (*pacer, *fakeGC) {
 
 // run allocates so much that GOGC alone would collect so often in a second, and then p looks.
 func (f *fakeGC) run(p *pacer, collections float64) {
-	f.allocs += uint64(collections * float64(f.base))
+	f.allocs += uint64(collections * gcPeriod.Seconds() * float64(f.base))
 	f.time = f.time.Add(gcPeriod)
 	p.look()
 }
@@ -53,18 +53,23 @@ func TestPace(t *testing.T) {
 		{"nothing to do", 0, 8 << 20, gcDefault},
 		{"not often", gcOften, 8 << 20, gcDefault},
 		{"often", gcOften + 1, 8 << 20, 800},
-		{"less often, but not seldom", gcSeldom, 8 << 20, 800},
-		{"more is live", gcSeldom, 16 << 20, 400},
+		{"less often, but not seldom", gcSeldom + 0.1, 8 << 20, 800},
+		{"seldom for a moment", 0, 8 << 20, 800},
+		{"more is live", 0, 16 << 20, 400},
 		{"as much is live as may grow", 9, 64 << 20, gcDefault},
 		{"even more is live", 9, 1 << 30, gcDefault},
 		{"little is live", 9, gcMinHeap, gcMost},
 		{"as before", 9, 8 << 20, 800},
-		{"seldom", gcSeldom - 0.1, 8 << 20, gcDefault},
+		{"seldom", gcSeldom, 8 << 20, 800},
+		{"for long", -1, 8 << 20, gcDefault},
 		{"not often again", gcOften, 8 << 20, gcDefault},
 		{"often again", 1000, 8 << 20, 800},
 	} {
 		gc.base = step.base
-		gc.run(p, step.collections)
+		if step.collections < 0 {
+			gc.time = gc.time.Add(gcSilence - gcPeriod)
+		}
+		gc.run(p, max(step.collections, 0))
 		if gc.percent != step.want || p.above != (step.want > gcDefault) {
 			t.Errorf("%s: %d %%, want %d", step.what, gc.percent, step.want)
 		}
@@ -117,7 +122,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceTime looks once a second, and much more often while more than GOGC is set.
+// TestPaceTime looks now and then, and much more often while more than GOGC is set.
 func TestPaceTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, gc := newFakePacer()
@@ -143,9 +148,9 @@ func TestPaceTime(t *testing.T) {
 			return looks - was
 		}
 		if p.ask(l, 64<<20); count(gcPeriod-time.Millisecond) != 0 {
-			t.Error("it looks before a second is over")
+			t.Error("it looks before it is time")
 		}
-		if n := count(gcPeriod); n < 100 || n > 250 {
+		if n := count(time.Second); n < 100 || n > 250 {
 			t.Errorf("under load it looks %d times in a second", n)
 		}
 		p.withdraw(l)
@@ -181,6 +186,7 @@ func TestPaceYields(t *testing.T) {
 	ours := gc.percent
 	gc.percent, gc.sets = 50, nil // somebody else
 	gc.run(p, 9)
+	gc.time = gc.time.Add(gcSilence)
 	gc.run(p, 0)
 	if gc.sets != nil || p.above {
 		t.Errorf("it has set %v after somebody else", gc.sets)
