@@ -94,7 +94,15 @@ func TestNofileServing(t *testing.T) {
 	c.start(t, corefile)
 	c.mustAnswer(t, twoAddresses[0])
 	c.must(t, order{Do: "reload", Corefile: corefile}) // what is opened once is
-	want := len(c.descriptors(t))
+	want, same := 0, 0
+	eventually(t, "a reload has come to rest", func() bool { // its servers start and stop in the background
+		c.look(t)
+		n := len(c.descriptors(t))
+		if same++; n != want || c.sockets(t, port) != 8 {
+			want, same = n, 0
+		}
+		return same > 20
+	})
 	refused, fewer, reloaded := 0, 0, 0
 	for more := range 40 {
 		c.limit(t, more)
@@ -122,7 +130,9 @@ func TestNofileServing(t *testing.T) {
 		c.setLimit(t, plenty)
 		c.must(t, order{Do: "reload", Corefile: corefile})
 		eventually(t, "there are 8 sockets after a reload with enough descriptors", func() bool { return c.sockets(t, port) == 8 })
-		eventually(t, fmt.Sprintf("descriptors are %d again", want), func() bool { c.look(t); return len(c.descriptors(t)) <= want })
+		if !within(10*time.Second, func() bool { c.look(t); return len(c.descriptors(t)) <= want }) {
+			t.Fatalf("descriptors are not %d again after a reload with %d: %q", want, more, c.descriptors(t))
+		}
 	}
 	t.Logf("%d reloads refused, %d with fewer sockets, %d as asked", refused, fewer, reloaded)
 	if refused == 0 || fewer == 0 || reloaded == 0 {
