@@ -130,7 +130,7 @@ func TestNofileServing(t *testing.T) {
 		c.setLimit(t, plenty)
 		c.must(t, order{Do: "reload", Corefile: corefile})
 		eventually(t, "there are 8 sockets after a reload with enough descriptors", func() bool { return c.sockets(t, port) == 8 })
-		if !within(10*time.Second, func() bool { c.look(t); return len(c.descriptors(t)) <= want }) {
+		if !within(patience, func() bool { c.look(t); return len(c.descriptors(t)) <= want }) {
 			t.Fatalf("descriptors are not %d again after a reload with %d: %q", want, more, c.descriptors(t))
 		}
 	}

@@ -156,7 +156,8 @@ func (p *pacer) adjust() {
 	if !p.often {
 		return
 	}
-	left := uint64(p.growth()) - min(uint64(p.growth()), g.stacks)
+	growth := uint64(p.growth())
+	left := growth - min(growth, g.stacks)
 	p.change(g.percent, int(min(max(100*left/g.base, gcDefault), gcMost)))
 }
 
