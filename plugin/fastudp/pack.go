@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"net"
 	"strings"
-	"sync"
 
 	"github.com/miekg/dns"
 )
@@ -15,20 +14,17 @@ import (
 // dns.Msg.PackBuffer does. What nearly all answers consist of it writes itself in one pass: the library
 // first measures the message and makes a map of its names.
 func packMessage(m *dns.Msg, buf []byte) ([]byte, error) {
-	p := packers.Get().(*packer)
-	p.buf, p.off = buf, 0
+	p := packer{buf: buf}
 	ok := p.message(m)
-	data := p.buf[:p.off]
-	p.buf = nil
-	packers.Put(p)
+	if p.names != nil {
+		nameTables.Put(p.names)
+	}
 	if ok {
-		return data, nil
+		return buf[:p.off], nil
 	}
 	clear(buf) // the library leaves four bytes as they are for an A record with an IPv6 address
 	return m.PackBuffer(buf)
 }
-
-var packers = sync.Pool{New: func() any { return new(packer) }}
 
 // packer writes a message. Its methods say false for what is left to the library: errors, escapes,
 // seldom types, too little room.
@@ -36,17 +32,11 @@ type packer struct {
 	buf      []byte
 	off      int
 	compress bool
-	// names has where in buf a name or the end of one is, for pointers to it: by hash, the next free
-	// place if another has that; 0 is free.
-	names [packNames]uint16
-	known int
-	// Of the name that is being written: where in it labels begin, and the hashes of its ends from there.
-	labels [maxName / 2]uint8
-	hashes [maxName / 2]uint32
+	asked    string     // the first question's name, which follows the header and which most records have
+	names    *nameTable // made when another name may be compressed
 }
 
 const (
-	packNames      = 256
 	packPointer    = 0xC000
 	maxPackPointer = 1 << 14 // RFC 1035 4.1.4
 	maxLabel       = 63
@@ -63,17 +53,8 @@ func (p *packer) message(m *dns.Msg) bool {
 		return false
 	}
 	bits := uint16(m.Opcode)<<11 | uint16(m.Rcode&0xF)
-	for _, flag := range [...]struct {
-		set bool
-		bit uint16
-	}{
-		{m.Response, flagQR}, {m.Authoritative, 1 << 10}, {m.Truncated, 1 << 9}, {m.RecursionDesired, 1 << 8},
-		{m.RecursionAvailable, 1 << 7}, {m.Zero, 1 << 6}, {m.AuthenticatedData, 1 << 5}, {m.CheckingDisabled, 1 << 4},
-	} {
-		if flag.set {
-			bits |= flag.bit
-		}
-	}
+	bits |= bit(m.Response)<<15 | bit(m.Authoritative)<<10 | bit(m.Truncated)<<9 | bit(m.RecursionDesired)<<8 |
+		bit(m.RecursionAvailable)<<7 | bit(m.Zero)<<6 | bit(m.AuthenticatedData)<<5 | bit(m.CheckingDisabled)<<4
 	if !p.room(headerSize) {
 		return false
 	}
@@ -81,12 +62,16 @@ func (p *packer) message(m *dns.Msg) bool {
 		p.uint16(v)
 	}
 	p.compress = m.Compress && (len(m.Question) > 1 || len(m.Answer)+len(m.Ns)+len(m.Extra) > 0)
-	if p.compress {
-		clear(p.names[:])
-		p.known = 0
-	}
-	for _, q := range m.Question {
-		if !p.name(q.Name, p.compress) || !p.room(4) {
+	for i, q := range m.Question {
+		if i == 0 && q.Name != "." {
+			if !p.write(q.Name) {
+				return false
+			}
+			p.asked = q.Name
+		} else if !p.name(q.Name, p.compress) {
+			return false
+		}
+		if !p.room(4) {
 			return false
 		}
 		p.uint16(q.Qtype)
@@ -100,6 +85,13 @@ func (p *packer) message(m *dns.Msg) bool {
 		}
 	}
 	return true
+}
+
+func bit(set bool) uint16 {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 func (p *packer) record(rr dns.RR) bool {
@@ -176,16 +168,30 @@ func (p *packer) data(rr dns.RR) bool {
 	return false
 }
 
-// name writes a name of ordinary labels. With a message that is compressed it remembers where they are,
-// and points to one that is there already if it may.
+// name writes a name. With a message that is compressed it points to one that is there already if it may.
 func (p *packer) name(s string, compress bool) bool {
-	if s == "." {
+	switch {
+	case s == ".":
 		return p.bytes([]byte{0})
+	case s != p.asked:
+		start := p.off
+		return p.write(s) && (!p.compress || p.point(s, start, compress))
+	case p.compress && compress:
+		return p.uint16s(packPointer | headerSize)
+	default:
+		return p.bytes(p.buf[headerSize:][:len(s)+1])
 	}
-	if len(s) > maxName-1 || !strings.HasSuffix(s, ".") || !p.room(len(s)+1) {
+}
+
+// write writes a name of ordinary labels in full.
+func (p *packer) write(s string) bool {
+	if len(s) == 0 || len(s) > maxName-1 || !p.room(len(s)+1) {
 		return false
 	}
-	n, begin := 0, 0
+	// In wire format each label is preceded by its length, in the place of the dot before.
+	to := p.buf[p.off:][:len(s)+1]
+	copy(to[1:], s)
+	begin := 0
 	for i := range len(s) {
 		switch s[i] {
 		case '\\':
@@ -194,79 +200,29 @@ func (p *packer) name(s string, compress bool) bool {
 			if i == begin || i-begin > maxLabel {
 				return false
 			}
-			p.labels[n] = uint8(begin)
-			n++
+			to[begin] = byte(i - begin)
 			begin = i + 1
 		}
 	}
-	// In wire format each label is preceded by its length, in the place of the dot before.
-	start, labels := p.off, p.labels[:n]
-	copy(p.buf[start+1:], s)
-	for k, begin := range labels {
-		end := len(s) - 1
-		if k+1 < n {
-			end = int(labels[k+1]) - 1
-		}
-		p.buf[start+int(begin)] = byte(end - int(begin))
-	}
-	p.buf[start+len(s)] = 0
+	to[len(s)] = 0
 	p.off += len(s) + 1
-	if !p.compress {
-		return true
-	}
-
-	h, k := uint32(2166136261), n-1
-	for i := len(s) - 1; i >= 0; i-- {
-		h = (h ^ uint32(s[i])) * 16777619 // FNV-1a, backwards
-		if i == int(labels[k]) {
-			p.hashes[k] = h
-			k--
-		}
-	}
-	for k, begin := range labels {
-		place, known := p.find(p.hashes[k], s[begin:])
-		switch {
-		case known && compress:
-			at := start + int(begin)
-			binary.BigEndian.PutUint16(p.buf[at:], packPointer|p.names[place])
-			p.off = at + 2
-			return true
-		case !known && start+int(begin) < maxPackPointer:
-			if p.known++; p.known > packNames/2 {
-				return false
-			}
-			p.names[place] = uint16(start + int(begin))
-		}
-	}
-	return true
+	return begin == len(s)
 }
 
-// find returns the place of name s, or the one that is free for it.
-func (p *packer) find(hash uint32, s string) (place uint32, known bool) {
-	for place = (hash ^ hash>>16) % packNames; p.names[place] != 0; place = (place + 1) % packNames {
-		if p.isAt(int(p.names[place]), s) {
-			return place, true
-		}
+// point remembers name s, which has just been written at start, and if it may be compressed has its end
+// point to where that is already.
+func (p *packer) point(s string, start int, compress bool) bool {
+	if p.names == nil {
+		p.names = nameTables.Get().(*nameTable)
+		p.names.reset()
+		p.names.add(p.buf, p.asked, headerSize, false)
 	}
-	return place, false
-}
-
-// isAt says whether the name that buf has at off is s.
-func (p *packer) isAt(off int, s string) bool {
-	for {
-		n := int(p.buf[off])
-		switch {
-		case n == 0:
-			return s == ""
-		case n > maxLabel:
-			off = int(binary.BigEndian.Uint16(p.buf[off:])) &^ packPointer
-			continue
-		case len(s) <= n || s[n] != '.' || string(p.buf[off+1:off+1+n]) != s[:n]:
-			return false
-		}
-		off += 1 + n
-		s = s[n+1:]
+	begin, to, ok := p.names.add(p.buf, s, start, compress)
+	if to > 0 {
+		binary.BigEndian.PutUint16(p.buf[start+begin:], uint16(packPointer|to))
+		p.off = start + begin + 2
 	}
+	return ok
 }
 
 func (p *packer) room(n int) bool { return len(p.buf)-p.off >= n }

@@ -71,6 +71,8 @@ func ordinaryAnswers(t testing.TB) map[string]*dns.Msg {
 	mapped := answer(t, "example.org.", "example.org. 60 IN A 192.0.2.1")
 	mapped.Answer[0].(*dns.A).A = net.IPv4(192, 0, 2, 9)
 	all["IPv4 in 16 bytes"] = mapped
+	all["target asked for"] = answer(t, "example.org.", "example.org. 60 IN SRV 1 2 3 example.org.\norg. 60 IN NS example.org.\nexample.org. 60 IN CNAME example.org.")
+	all["other case"] = answer(t, "example.org.", "Example.org. 60 IN A 192.0.2.1\nexample.org. 60 IN A 192.0.2.1")
 	two := answer(t, "example.org.")
 	two.Question = append(two.Question, dns.Question{Name: "www.example.org.", Qtype: 1, Qclass: 1})
 	all["two questions"] = two
@@ -155,7 +157,16 @@ func TestPackRandom(t *testing.T) {
 	ordinary := 0
 	for range 3000 {
 		m := new(dns.Msg).SetQuestion(name(), dns.TypeA)
+		if r.IntN(8) == 0 {
+			m.Question = append(m.Question, m.Question[0])
+		}
 		m.Compress = r.IntN(4) > 0
+		name := func() string { // the question's own often, as in most answers
+			if r.IntN(3) == 0 {
+				return m.Question[0].Name
+			}
+			return name()
+		}
 		for range r.IntN(25) {
 			h := func(kind uint16) dns.RR_Header { return dns.RR_Header{Name: name(), Rrtype: kind, Class: 1, Ttl: 60} }
 			switch r.IntN(5) {
