@@ -74,6 +74,30 @@ func TestGrouping(t *testing.T) {
 	}
 }
 
+// TestGroupingManyClients has clients of one address or of many, each with two responses or more: none
+// parts those of another.
+func TestGroupingManyClients(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for round := range 5000 {
+		clients := make(map[peer]int)
+		most := 1 + rnd.IntN(defaultBatch/2)
+		for len(clients) < most {
+			a := netip.AddrFrom4([4]byte{192, 0, 2, byte(rnd.IntN(2) * rnd.IntN(256) * (round % 2))})
+			clients[peer{addr: netip.AddrPortFrom(a, uint16(32768+rnd.IntN(28000)))}] = 0
+		}
+		var rs []*reply
+		for range 2 {
+			for c := range clients {
+				rs = append(rs, &reply{buf: make([]byte, 100), peer: c})
+			}
+		}
+		g := newGrouping(len(rs))
+		if g.group(rs); len(g.parts) != len(clients) {
+			t.Fatalf("round %d: %d messages for %d clients", round, len(g.parts), len(clients))
+		}
+	}
+}
+
 // TestGroupingGivesUp checks when no look is taken.
 func TestGroupingGivesUp(t *testing.T) {
 	g := newGrouping(minGroup)
