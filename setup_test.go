@@ -68,7 +68,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			want := options{Sockets: runtime.GOMAXPROCS(0), Batch: 64, FairnessCap: 256, Steer: listener.SteerHash, MaxInflight: 10000,
+			want := options{Sockets: runtime.GOMAXPROCS(0), Batch: 192, FairnessCap: 192, Steer: listener.SteerHash, MaxInflight: 10000,
 				GCGrowth: listener.DefaultOptions().GCGrowth}
 			tc.change(&want)
 			at, got, err := parse(caddy.NewTestController("dns", tc.in))

@@ -288,7 +288,7 @@ func (e *engine) receive() int {
 		if stopping && time.Now().UnixNano() > e.drainTill.Load() {
 			break
 		}
-		n, waited, err := e.io.receive(e.packets[:e.size], !stopping)
+		n, waited, err := e.io.receive(e.packets[:min(e.size, e.cap-e.served)], !stopping)
 		switch {
 		case n > 0:
 			if waited {

@@ -99,8 +99,8 @@ func (f *fakeIO) receive(ps []packet, wait bool) (int, bool, error) {
 		f.fail("two readers at once")
 	}
 	defer f.reading.Store(false)
-	if f.cap > 0 && f.served >= f.cap {
-		f.fail("%d messages served without a pause, the fairness cap is %d", f.served, f.cap)
+	if f.cap > 0 && f.served+len(ps) > f.cap {
+		f.fail("%d messages served without a pause and %d asked for, the fairness cap is %d", f.served, len(ps), f.cap)
 	}
 	for i := range ps {
 		if f.inUse[i].Load() {

@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	defaultBatch       = 64
-	defaultFairnessCap = 256
+	defaultBatch       = 192
+	defaultFairnessCap = 192 // a batch: what is no multiple has short ones
 	defaultReadBuffer  = 4 << 20
 	defaultMaxInflight = 10000
 	defaultGCGrowth    = 64 << 20
