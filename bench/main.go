@@ -23,6 +23,7 @@ type options struct {
 	time   time.Duration
 	out    string
 	from   string
+	pgo    string
 }
 
 func main() {
@@ -62,6 +63,7 @@ func parseFlags(args []string) (options, error) {
 	f.IntVar(&o.rounds, "rounds", 0, "do each measurement `N` times (default 5)")
 	f.DurationVar(&o.time, "time", 0, "how long each measurement lasts (default 2s)")
 	f.StringVar(&o.from, "from", "", "measure nothing, write the report of a `report.json` anew")
+	f.StringVar(&o.pgo, "pgo", "", "measure nothing, write a profile of fastudp for the compiler to `file`")
 	f.StringVar(&o.out, "o", "bench/report", "`folder` for the report")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -102,6 +104,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer b.close()
+	if o.pgo != "" {
+		return b.profile(ctx, o.pgo)
+	}
 	rep, err := b.measureAll(ctx)
 	if err != nil {
 		return err

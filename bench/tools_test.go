@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -147,6 +148,20 @@ func TestParseLink(t *testing.T) {
 	for _, bad := range []string{"", "[]", `[{"ifname":"v0"}]`} {
 		if n, err := parseLink([]byte(bad)); err == nil {
 			t.Errorf("%q gave %d", bad, n)
+		}
+	}
+}
+
+// TestProfile reads what the compiler optimises cmd/coredns by: it must be of fastudp's own handlers and know
+// the listener and the plugins.
+func TestProfile(t *testing.T) {
+	out, err := exec.Command("go", "tool", "pprof", "-top", "-nodecount", "10000", "../cmd/coredns/default.pgo").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, f := range []string{"plugin/fastudp.(*engine).work", "plugin/fastudp.(*packer).message", "plugin/cache.(*Cache).ServeDNS", "plugin/file.File.ServeDNS", "plugin/whoami.Whoami.ServeDNS"} {
+		if !strings.Contains(string(out), f) {
+			t.Errorf("no %s: write it anew with go run ./bench -pgo cmd/coredns/default.pgo", f)
 		}
 	}
 }
