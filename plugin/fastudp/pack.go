@@ -32,7 +32,7 @@ type packer struct {
 	buf      []byte
 	off      int
 	compress bool
-	asked    string     // the first question's name, which follows the header and which most records have
+	asked    string     // the first question's name, which follows the header and which most records have, or empty
 	names    *nameTable // made when another name may be compressed
 }
 
@@ -173,7 +173,7 @@ func (p *packer) name(s string, compress bool) bool {
 	switch {
 	case s == ".":
 		return p.bytes([]byte{0})
-	case s != p.asked:
+	case s == "" || s != p.asked:
 		start := p.off
 		return p.write(s) && (!p.compress || p.point(s, start, compress))
 	case p.compress && compress:

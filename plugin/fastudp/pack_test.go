@@ -120,6 +120,16 @@ func TestPackOther(t *testing.T) {
 		"extended code": answer(t, "org."),
 		"option":        answer(t, "org."),
 	}
+	for _, question := range []string{"none", "."} {
+		for _, name := range []string{"", "."} { // a record's own, and one in its data
+			m := answer(t, ".", ". 60 IN SRV 1 2 3 .")
+			m.Answer[0].(*dns.SRV).Target, m.Answer[0].(*dns.SRV).Hdr.Name = "", name
+			if question == "none" {
+				m.Question = nil
+			}
+			other[fmt.Sprintf("no name in %q, question %s", name, question)] = m
+		}
+	}
 	other["bad hex"].Answer[0].(*dns.DS).Digest = "0x"
 	other["bad base64"].Answer[0].(*dns.RRSIG).Signature = "=="
 	other["no address"].Answer[0].(*dns.A).A = nil
