@@ -3,6 +3,7 @@ package fastudp
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -26,6 +27,8 @@ type engine struct {
 	size    int // packets to receive at once
 	served  int // since the socket was last empty; the reader's alone
 
+	listener *listener // for the responses' sake
+
 	_ [64]byte
 	// claim is the batch's generation (31 bits), its number of messages (11 bits) and the cursor
 	// (22 bits) in one word, so that a late claimer never pairs an index with another batch's length.
@@ -40,6 +43,7 @@ type engine struct {
 	_        [64 - 24]byte
 
 	count *counters
+	local atomic.Pointer[netip.Addr] // that was asked last
 
 	mu        sync.Mutex
 	idle      []*worker
@@ -167,6 +171,16 @@ func (e *engine) release(p place) {
 		e.extra.Add(-1)
 		e.budget.giveBackExtra()
 	}
+}
+
+// keep returns a pointer to a, the same for the same address that is asked again: most often there is but one.
+func (e *engine) keep(a netip.Addr) *netip.Addr {
+	l := e.local.Load()
+	if l == nil || *l != a {
+		l = &a
+		e.local.Store(l)
+	}
+	return l
 }
 
 // filling says that half of the socket's own part of the bound is taken.

@@ -94,7 +94,9 @@ func (l *listener) newEngine(c *net.UDPConn, a *address, pktinfo bool) (*engine,
 	if err != nil {
 		return nil, err
 	}
-	return newEngine(io, l.opts, a.budget, packets, count, l.serve), nil
+	e := newEngine(io, l.opts, a.budget, packets, count, l.serve)
+	e.listener = l
+	return e, nil
 }
 
 // openIO is newIO; a test replaces it.

@@ -98,7 +98,7 @@ func (l *listener) handle(e *engine, p *packet, data []byte, via *proxied) bool 
 		return false
 	}
 	w := &m.writer
-	w.engine, w.server = e, l
+	w.engine = e
 	w.setPeer(p.peer)
 	e.took() // nothing of m points into p
 	if via != nil {

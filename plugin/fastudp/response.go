@@ -20,12 +20,10 @@ const (
 // after the handler has returned, so it is never reused. It lies in its message.
 type response struct {
 	engine *engine
-	server *listener
 	remote net.UDPAddr // whom to answer
 	ip     [16]byte    // that remote.IP points to
-	local  netip.Addr  // as in peer
+	local  *netip.Addr // as in peer, nil where that is none
 	rare   *rare       // nil for most
-	closed bool
 }
 
 // rare is what few responses have: the collector's work goes by the bytes of each.
@@ -34,10 +32,13 @@ type rare struct {
 	writer dns.Writer // what a plugin has put before us, or nil
 	mac    string
 	timers bool
+	closed bool
 }
 
 func (w *response) setPeer(p peer) {
-	w.local = p.local
+	if p.local.IsValid() {
+		w.local = w.engine.keep(p.local)
+	}
 	a := p.addr.Addr()
 	if a.Is4() {
 		b := a.As4()
@@ -50,7 +51,15 @@ func (w *response) setPeer(p peer) {
 	w.remote.Port = int(p.addr.Port())
 }
 
-func (w *response) peer() peer { return peer{addr: w.remote.AddrPort(), local: w.local} }
+func (w *response) peer() peer {
+	p := peer{addr: w.remote.AddrPort()}
+	if w.local != nil {
+		p.local = *w.local
+	}
+	return p
+}
+
+func (w *response) closed() bool { return w.rare != nil && w.rare.closed }
 
 // seldom is w.rare, made when it is needed.
 func (w *response) seldom() *rare {
@@ -61,7 +70,7 @@ func (w *response) seldom() *rare {
 }
 
 // LocalAddr implements dns.ResponseWriter.
-func (w *response) LocalAddr() net.Addr { return w.server.local }
+func (w *response) LocalAddr() net.Addr { return w.engine.listener.local }
 
 // RemoteAddr implements dns.ResponseWriter.
 func (w *response) RemoteAddr() net.Addr {
@@ -81,7 +90,7 @@ func (w *response) decorator() dns.Writer {
 
 // WriteMsg implements dns.ResponseWriter.
 func (w *response) WriteMsg(m *dns.Msg) error {
-	if w.closed {
+	if w.closed() {
 		return errors.New("fastudp: WriteMsg called after Close")
 	}
 	if t := m.IsTsig(); t != nil {
@@ -108,7 +117,7 @@ func (w *response) WriteMsg(m *dns.Msg) error {
 
 // writeTsig signs m: a plugin may sign an answer to a query that was not signed.
 func (w *response) writeTsig(m *dns.Msg, t *dns.TSIG) error {
-	secret, known := w.server.tsigSecret[t.Hdr.Name]
+	secret, known := w.engine.listener.tsigSecret[t.Hdr.Name]
 	// An answer that says that the key or the signature was bad is not signed, RFC 8945 5.3.2.
 	signs := t.Error != dns.RcodeBadKey && t.Error != dns.RcodeBadSig
 	// Without a secret too, because that is when stock finds that there is none: the message has been
@@ -132,7 +141,7 @@ func (w *response) writeTsig(m *dns.Msg, t *dns.TSIG) error {
 
 // Write implements dns.ResponseWriter.
 func (w *response) Write(b []byte) (int, error) {
-	if w.closed {
+	if w.closed() {
 		return 0, errors.New("fastudp: Write called after Close")
 	}
 	r := newReply()
@@ -158,10 +167,10 @@ func (w *response) send(r *reply) error {
 
 // Close implements dns.ResponseWriter. The socket is the listener's, so it stays open.
 func (w *response) Close() error {
-	if w.closed {
+	if w.closed() {
 		return errors.New("fastudp: connection already closed")
 	}
-	w.closed = true
+	w.seldom().closed = true
 	return nil
 }
 
