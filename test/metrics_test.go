@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -249,7 +250,7 @@ func TestMetricsReasons(t *testing.T) {
 // TestMetricsOptions: the options are those in force, once for each address, and the sockets are numbered through.
 func TestMetricsOptions(t *testing.T) {
 	some := fmt.Sprint("127.0.0.1:", freePort(t))
-	corefile := ".:" + some[strings.Index(some, ":")+1:] + " {\n bind 127.0.0.1\n multisocket 2\n fastudp 5 {\n batch 32\n fairness_cap 100\n read_buffer 8KiB\n write_buffer 16KiB\n max_inflight 0\n steer random\n }\n sleep\n}\n"
+	corefile := ".:" + some[strings.Index(some, ":")+1:] + " {\n bind 127.0.0.1\n multisocket 2\n fastudp 5 {\n batch 32\n fairness_cap 100\n read_buffer 8KiB\n write_buffer 16KiB\n max_inflight 0\n steer random\n gc_growth 2MiB\n }\n sleep\n}\n"
 	start(t, corefile)
 	some2 := udpAddrs(start(t, ".:0 {\n bind 127.0.0.1\n fastudp 1\n sleep\n}\n"))[0]
 	eventually(t, "all servers serve", patience, func() bool {
@@ -272,7 +273,10 @@ func TestMetricsOptions(t *testing.T) {
 	if v := info[0].Metric["version"]; v == "" || v == "unknown" {
 		t.Errorf("the version is %q", v)
 	}
-	want := map[model.LabelName]string{"goversion": runtime.Version(), "sockets": "5", "fairness_cap": "100", "max_inflight": "0"}
+	want := map[model.LabelName]string{"goversion": runtime.Version(), "sockets": "5", "fairness_cap": "100", "max_inflight": "0", "gc_growth": "2097152"}
+	if os.Getenv("GOGC") != "" {
+		want["gc_growth"] = "0"
+	}
 	if runtime.GOOS == "linux" {
 		maps.Copy(want, map[model.LabelName]string{"batch": "32", "steer": "random", "read_buffer": "8192", "write_buffer": "16384"})
 	}

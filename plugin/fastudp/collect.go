@@ -92,7 +92,20 @@ func (p *pacer) ask(l *listener, growth int) (int, bool) {
 	defer p.mu.Unlock()
 	p.asked[l] = growth
 	p.follow()
-	return p.growth(), !p.fixed && p.mine[p.read().percent]
+	return p.growth(), p.free()
+}
+
+// free says that nobody else has set the percentage.
+func (p *pacer) free() bool { return !p.fixed && p.mine[p.read().percent] }
+
+// inForce is what the heap may grow by while it would be collected often, 0 if GOGC alone counts.
+func (p *pacer) inForce() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.free() {
+		return 0
+	}
+	return p.growth()
 }
 
 // withdraw takes back what l has asked.

@@ -168,6 +168,9 @@ func TestPaceYields(t *testing.T) {
 		if _, ok := p.ask(new(listener), 64<<20); ok {
 			t.Errorf("%s: not refused", name)
 		}
+		if got := p.inForce(); got != 0 {
+			t.Errorf("%s: %d in force", name, got)
+		}
 		gc.run(p, 9)
 		gc.run(p, 0)
 		if gc.sets != nil {
@@ -183,6 +186,9 @@ func TestPaceYields(t *testing.T) {
 	l := new(listener)
 	p.ask(l, 64<<20)
 	gc.run(p, 9)
+	if got := p.inForce(); got != 64<<20 {
+		t.Errorf("%d in force", got)
+	}
 	ours := gc.percent
 	gc.percent, gc.sets = 50, nil // somebody else
 	gc.run(p, 9)

@@ -29,7 +29,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	infoDesc = serverDesc("info", "Always 1; the labels have the versions and the options in force.",
-		"version", "goversion", "sockets", "batch", "fairness_cap", "steer", "max_inflight", "read_buffer", "write_buffer")
+		"version", "goversion", "sockets", "batch", "fairness_cap", "steer", "max_inflight", "read_buffer", "write_buffer", "gc_growth")
 	socketsDesc       = serverDesc("sockets", "Sockets that serve the address.")
 	inflightLimitDesc = serverDesc("inflight_limit_queries", "Queries that may be in handlers at once, max_inflight; absent without a bound.")
 	readBufferDesc    = serverDesc("read_buffer_bytes", "Receive buffer of each socket that the system granted.")
@@ -117,7 +117,7 @@ func (l *listener) collect(ch chan<- prometheus.Metric, server string, sockets i
 		gauge(inflightLimitDesc, l.opts.MaxInflight)
 	}
 	gauge(infoDesc, 1, version(), runtime.Version(), strconv.Itoa(sockets), strconv.Itoa(l.batch()), strconv.Itoa(l.opts.FairnessCap),
-		string(l.steering.inForce()), strconv.Itoa(l.opts.MaxInflight), read, write)
+		string(l.steering.inForce()), strconv.Itoa(l.opts.MaxInflight), read, write, strconv.Itoa(pace.inForce()))
 }
 
 // version is this module's as the Go command recorded it: in CoreDNS a dependency, here the main module.
