@@ -215,7 +215,9 @@ func (p *packer) point(s string, start int, compress bool) bool {
 	if p.names == nil {
 		p.names = nameTables.Get().(*nameTable)
 		p.names.reset()
-		p.names.add(p.buf, p.asked, headerSize, false)
+		if p.asked != "" { // else what follows the header is another name
+			p.names.add(p.buf, p.asked, headerSize, false)
+		}
 	}
 	begin, to, ok := p.names.add(p.buf, s, start, compress)
 	if to > 0 {

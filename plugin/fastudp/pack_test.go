@@ -98,6 +98,18 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// TestPackNoQuestion packs what has records but no question: after the header comes a record's name, whatever its hash.
+func TestPackNoQuestion(t *testing.T) {
+	for i := range 1000 {
+		name := fmt.Sprintf("n%d.example.", i)
+		m := answer(t, name, name+" 60 IN NS a."+name)
+		m.Question, m.Compress = nil, true
+		if !checkPack(t, m, replySize) {
+			t.Errorf("%s: left to the library", name)
+		}
+	}
+}
+
 // TestPackOther leaves to the library what it does not know, errors too.
 func TestPackOther(t *testing.T) {
 	other := map[string]*dns.Msg{
