@@ -105,7 +105,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer b.close()
 	if o.pgo != "" {
-		return b.profile(ctx, o.pgo)
+		return b.writeProfile(ctx, o.pgo)
 	}
 	rep, err := b.measureAll(ctx)
 	if err != nil {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"path/filepath"
+	"path"
 	"time"
+
+	"github.com/google/pprof/profile"
 )
 
 // profileSeconds is how long each work is profiled: by default 100 samples a second.
@@ -15,8 +17,8 @@ const profileSeconds = 10
 
 // profile has fastudp do what section cpu has it do, and writes where it spends its CPU time to file, for
 // the compiler: profile-guided optimisation, https://go.dev/doc/pgo.
-func (b *bench) profile(ctx context.Context, file string) error {
-	var parts []string
+func (b *bench) writeProfile(ctx context.Context, file string) error {
+	var parts []*profile.Profile
 	for _, w := range b.works("whoami", "file", "hits", "miss-10%", "root", "root-do", "root-cache", "kubernetes") {
 		for _, s := range b.pick(fastudpName) {
 			part, err := b.profileOf(ctx, s, w)
@@ -26,17 +28,36 @@ func (b *bench) profile(ctx context.Context, file string) error {
 			parts = append(parts, part)
 		}
 	}
-	return command(ctx, append([]string{"go", "tool", "pprof", "-proto", "-output", file}, parts...)...)
+	all, err := profile.Merge(parts)
+	if err != nil {
+		return err
+	}
+	forget(all)
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(all.Write(f), f.Close())
 }
 
-// profileOf profiles one work and returns the file with it.
-func (b *bench) profileOf(ctx context.Context, s server, w work) (string, error) {
+// forget takes out what the compiler does not read and what tells of the machine: where sources and the program are.
+func forget(p *profile.Profile) {
+	for _, m := range p.Mapping {
+		m.File = path.Base(m.File)
+	}
+	for _, f := range p.Function {
+		f.Filename = path.Base(f.Filename)
+	}
+}
+
+// profileOf profiles one work.
+func (b *bench) profileOf(ctx context.Context, s server, w work) (*profile.Profile, error) {
 	p := place{host: "127.0.0.1", cpus: b.cpus.one}
 	var port int
 	for _, to := range []*int{&p.port, &p.metrics, &p.spare, &port} {
 		n, err := freePort()
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		*to = n
 	}
@@ -44,12 +65,12 @@ func (b *bench) profileOf(ctx context.Context, s server, w work) (string, error)
 	w.plugins += "\npprof " + addr
 	c, err := b.start(ctx, s, p, w)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer c.Stop() // it ends by the signal, which Stop calls an error
 	if w.fill != "" {
 		if _, err := dnsperf(ctx, p, w, 1, 10*time.Second, w.fill, true); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	asked := make(chan error, 1)
@@ -58,30 +79,25 @@ func (b *bench) profileOf(ctx context.Context, s server, w work) (string, error)
 		fmt.Printf("%s: %d queries answered\n", w.name, o.Answered)
 		asked <- err
 	}()
-	file := filepath.Join(b.dir, w.name+".pprof")
-	err = fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", addr, profileSeconds), file)
+	part, err := fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", addr, profileSeconds))
 	if asked := <-asked; err == nil {
 		err = asked
 	}
-	return file, err
+	return part, err
 }
 
-func fetch(ctx context.Context, url, file string) error {
+func fetch(ctx context.Context, url string) (*profile.Profile, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
+		return nil, fmt.Errorf("%s: %s", url, resp.Status)
 	}
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, data, 0o644)
+	return profile.Parse(resp.Body)
 }
