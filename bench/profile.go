@@ -15,7 +15,7 @@ import (
 // profileSeconds is how long each work is profiled: by default 100 samples a second.
 const profileSeconds = 10
 
-// profile has fastudp do what section cpu has it do, and writes where it spends its CPU time to file, for
+// writeProfile has fastudp do what section cpu has it do, but for two of the misses, and writes where it spends its CPU time to file, for
 // the compiler: profile-guided optimisation, https://go.dev/doc/pgo.
 func (b *bench) writeProfile(ctx context.Context, file string) error {
 	var parts []*profile.Profile
