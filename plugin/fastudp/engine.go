@@ -18,14 +18,16 @@ import (
 // when the worker blocks, and it claims the next message. So nothing waits for a handler, and
 // nothing is started or woken for a message whose handler does not block.
 type engine struct {
-	io      packetIO
-	serve   func(*engine, *packet) // takes what it needs of the packet, calls e.took, then handles it
-	out     *sendQueue
-	budget  *budget // nil is no bound
-	cap     int     // messages served before a pause
-	packets []packet
-	size    int // packets to receive at once
-	served  int // since the socket was last empty; the reader's alone
+	io       packetIO
+	serve    func(*engine, *packet) // takes what it needs of the packet, calls e.took, then handles it
+	out      *sendQueue
+	budget   *budget // nil is no bound
+	cap      int     // messages served before a pause
+	packets  []packet
+	size     int // packets to receive at once
+	served   int // since the socket was last empty; the reader's alone, as are arrivals
+	arrivals arrivals
+	gather   func() // nil where the I/O cannot
 
 	listener *listener // for the responses' sake
 
@@ -82,6 +84,9 @@ func newEngine(io packetIO, o Options, b *budget, packets []packet, count *count
 		readDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.out = newSendQueue(io, count, o.Batch)
+	if g, ok := io.(gatherer); ok {
+		e.gather = g.gather
+	}
 	return e
 }
 
@@ -297,18 +302,21 @@ func (e *engine) read(had, gen uint64) bool {
 
 // receive gets the next datagrams, or none when the engine stops and the socket is drained.
 func (e *engine) receive() int {
+	gathered := false
 	for failures := 0; ; {
 		stopping := e.stopping.Load()
 		if stopping && time.Now().UnixNano() > e.drainTill.Load() {
 			break
 		}
-		n, waited, err := e.io.receive(e.packets[:min(e.size, e.cap-e.served)], !stopping)
+		gather := !stopping && !gathered && e.mayGather()
+		n, waited, err := e.io.receive(e.packets[:min(e.size, e.cap-e.served)], !stopping && !gather)
 		switch {
 		case n > 0:
 			if waited {
 				e.served = 0
 			}
 			e.served += n
+			e.arrivals.add(n, gathered)
 			e.count.reads.add(n)
 			e.count.received.Add(uint64(n))
 			return n
@@ -323,6 +331,11 @@ func (e *engine) receive() int {
 				time.Sleep(min(time.Duration(failures)*time.Millisecond, 100*time.Millisecond))
 			}
 			continue
+		case gather:
+			e.gather()
+			gathered = true
+			e.served = min(e.served+gatherPrice, e.cap-1)
+			continue
 		case !stopping:
 			continue
 		}
@@ -330,6 +343,12 @@ func (e *engine) receive() int {
 	}
 	close(e.readDone)
 	return 0
+}
+
+// mayGather says whether the reader, if its queue is empty, had better sleep than wait: the queries come
+// fast, none is in a handler that would want the processor, and others have had it lately.
+func (e *engine) mayGather() bool {
+	return e.gather != nil && e.arrivals.left > 0 && e.served < e.cap/2 && e.inflight() == 0
 }
 
 // stopReading has the reader stop when it has taken what the kernel has queued, or after limit.

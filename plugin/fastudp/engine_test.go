@@ -196,6 +196,7 @@ func runSchedule(t *testing.T, seed uint64, procs int) {
 	}
 	e := newEngine(f, o, budget, packets, new(counters), serve)
 	s.engine = e
+	e.arrivals.left = pick(0, gatherRun)
 
 	watch := time.AfterFunc(stuckLimit, func() {
 		s.mu.Lock()

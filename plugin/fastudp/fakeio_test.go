@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,6 +66,11 @@ type fakeIO struct {
 	stall func(n int)        // may block a send of n responses
 	sent  func(id int)       // sees each response that went out
 
+	gathered func() // a gather is over
+	gathers  atomic.Int64
+	waiting  atomic.Bool // the reader, and nothing has arrived since
+	alone    bool        // datagrams arrive in gather or while the reader waits only
+
 	reading, sending atomic.Bool
 	inUse            []atomic.Bool // by slot, cleared by a handler that knows when
 	trackUse         bool
@@ -90,6 +96,7 @@ func newFakeIO(t testing.TB, batch int) *fakeIO {
 func (f *fakeIO) arrive(ids ...int) {
 	f.mu.Lock()
 	f.queue = append(f.queue, ids...)
+	f.waiting.Store(false)
 	f.arrival.Broadcast()
 	f.mu.Unlock()
 }
@@ -136,6 +143,7 @@ func (f *fakeIO) receive(ps []packet, wait bool) (int, bool, error) {
 			return 0, false, nil
 		}
 		waited = true
+		f.waiting.Store(true)
 		f.arrival.Wait()
 	}
 	n := min(len(ps), len(f.queue))
@@ -197,6 +205,22 @@ func (f *fakeIO) pause() {
 	}
 	f.served = 0
 	f.reading.Store(false)
+}
+
+// gather has the socket's datagrams of a while arrive, if the test has some for it.
+func (f *fakeIO) gather() {
+	if !f.reading.CompareAndSwap(false, true) {
+		f.fail("gathering while another worker reads")
+	}
+	defer f.reading.Store(false)
+	if n := f.queued(); n > 0 && f.alone {
+		f.fail("gathering with %d datagrams in the queue", n)
+	}
+	f.gathers.Add(1)
+	if f.gathered != nil {
+		f.gathered()
+	}
+	runtime.Gosched()
 }
 
 func (f *fakeIO) interrupt() {
