@@ -70,7 +70,7 @@ func parseFlags(args []string) (options, error) {
 	}
 	rounds, length := 5, 2*time.Second
 	if o.quick {
-		rounds, length = 1, 800*time.Millisecond
+		rounds, length = 1, 600*time.Millisecond
 	}
 	if o.rounds == 0 {
 		o.rounds = rounds

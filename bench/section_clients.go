@@ -12,7 +12,7 @@ var clientsSection = section{
 			loads = append(loads, closed(n))
 		}
 		servers := choose(b, b.pick(stockName, "multisocket+shed", fastudpName, "NSD"), b.pick(stockName, fastudpName, "NSD"))
-		return append(b.floor(b.input["root"], b.cpus.one, loads...), cross(b.works("root", "root-do"), loads, servers, b.cpus.one)...), nil
+		return append(b.floor(b.input["root"], b.cpus.one, loads...), cross(choose(b, b.works("root", "root-do"), b.works("root")), loads, servers, b.cpus.one)...), nil
 	},
 	charts: func(rows []row) []chart {
 		var out []chart

@@ -21,10 +21,9 @@ var saturationSection = section{
 		for _, rate := range choose(b, []float64{100e3, 200e3, 400e3}, []float64{400e3}) {
 			loads = append(loads, flood(rate))
 		}
-		servers := b.pick(stockName, "multisocket+shed", fastudpName, "NSD", "Knot", "Unbound", "PowerDNS", "BIND", "listener alone", "echo in Go", floorName)
-		if !b.quick {
-			servers = append(servers, b.pick("multisocket")...)
-		}
+		servers := choose(b,
+			b.pick(stockName, "multisocket+shed", fastudpName, "NSD", "Knot", "Unbound", "PowerDNS", "BIND", "listener alone", "echo in Go", floorName, "multisocket"),
+			b.pick(stockName, fastudpName, "NSD", "Knot", "listener alone", floorName))
 		trials := cross(b.works("file"), loads, servers, b.cpus.one)
 		if !b.quick {
 			trials = append(trials, cross(b.works("root"), loads, b.pick(stockName, fastudpName, "NSD", "Knot", "PowerDNS", "BIND"), b.cpus.one)...)

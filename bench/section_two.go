@@ -11,7 +11,7 @@ var twoSection = section{
 			b.leave("CPUs of its own for the load of section two: the machine has too few, so server and load share two, and the rates there say little")
 		}
 		servers := append(b.pick(stockName, "multisocket+shed", "fastudp 2 hash", "fastudp 2 random"), choose(b, b.pick("multisocket", "fastudp 2 cpu", fastudpName, "fastudp 4 hash"), nil)...)
-		loads := []load{closed(1), closed(10)}
+		loads := choose(b, []load{closed(1), closed(10)}, []load{closed(10)})
 		single := b.servers[fastudpName]
 		single.name = "fastudp 1, one CPU"
 		trials := append(b.floor(b.input["root"], b.cpus.two, loads...), cross(b.works("root"), loads, servers, b.cpus.two)...)

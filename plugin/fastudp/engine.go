@@ -84,7 +84,7 @@ func newEngine(io packetIO, o Options, b *budget, packets []packet, count *count
 		readDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.out = newSendQueue(io, count, o.Batch)
-	if g, ok := io.(gatherer); ok {
+	if g, ok := io.(gatherer); ok && g.canGather() {
 		e.gather = g.gather
 	}
 	return e

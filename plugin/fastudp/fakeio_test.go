@@ -69,6 +69,7 @@ type fakeIO struct {
 	gathered func() // a gather is over
 	gathers  atomic.Int64
 	waiting  atomic.Bool // the reader, and nothing has arrived since
+	coarse   bool        // timers
 	alone    bool        // datagrams arrive in gather or while the reader waits only
 
 	reading, sending atomic.Bool
@@ -206,6 +207,8 @@ func (f *fakeIO) pause() {
 	f.served = 0
 	f.reading.Store(false)
 }
+
+func (f *fakeIO) canGather() bool { return !f.coarse }
 
 // gather has the socket's datagrams of a while arrive, if the test has some for it.
 func (f *fakeIO) gather() {

@@ -2,6 +2,8 @@ package fastudp
 
 // gatherer is a packetIO that can wait for more datagrams without being woken by the first.
 type gatherer interface {
+	// canGather says whether the system can sleep for so short a time.
+	canGather() bool
 	// gather sleeps for some 100 us.
 	gather()
 }

@@ -137,6 +137,27 @@ func TestGatherNot(t *testing.T) {
 	stopEngine(e)
 }
 
+// TestGatherCoarse: where the system cannot sleep for so short a time the reader waits.
+func TestGatherCoarse(t *testing.T) {
+	f := newFakeIO(t, 64)
+	f.coarse = true
+	f.cap = 192
+	handled := make(chan struct{}, 10)
+	e := newEngine(f, Options{Batch: 64, FairnessCap: f.cap}, nil, newPackets(64), new(counters), func(e *engine, _ *packet) {
+		e.took()
+		handled <- struct{}{}
+	})
+	e.arrivals.left = gatherRun
+	e.start()
+	f.arrive(1)
+	<-handled
+	awaitWait(t, f)
+	if got := f.gathers.Load(); got != 0 {
+		t.Errorf("%d gathers", got)
+	}
+	stopEngine(e)
+}
+
 // awaitWait returns when the reader waits for datagrams.
 func awaitWait(t *testing.T, f *fakeIO) {
 	t.Helper()
