@@ -305,6 +305,14 @@ func (b *bench) pick(names ...string) (out []server) {
 	return out
 }
 
+// needVeth makes the veth pair that the floods go over, unless there is one.
+func (b *bench) needVeth(ctx context.Context) (err error) {
+	if b.veth == nil {
+		b.veth, err = newVeth(ctx)
+	}
+	return err
+}
+
 // machine is where the measurement took place.
 func (b *bench) machine() []string {
 	var out []string

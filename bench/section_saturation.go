@@ -10,12 +10,9 @@ var saturationSection = section{
 	about: "kxdpgun over a veth pair between two network namespaces, the server on one CPU. It offers the rate whatever becomes of the queries.",
 	base:  stockName,
 	plan: func(ctx context.Context, b *bench) ([]trial, error) {
-		var err error
-		if b.veth == nil {
-			if b.veth, err = newVeth(ctx); err != nil {
-				b.leave("section saturation: %v", err)
-				return nil, ctx.Err()
-			}
+		if err := b.needVeth(ctx); err != nil {
+			b.leave("section saturation: %v", err)
+			return nil, ctx.Err()
 		}
 		var loads []load
 		for _, rate := range choose(b, []float64{100e3, 200e3, 400e3}, []float64{400e3}) {
