@@ -86,6 +86,7 @@ type load struct {
 	name   string
 	rate   float64 // offered; 0: a closed loop, which goes as fast as the server lets it
 	netns  bool    // over the veth pair
+	awake  bool    // the server's CPUs never idle
 	least  time.Duration
 	ask    func(ctx context.Context, b *bench, p place, w work, d time.Duration) (outcome, error)
 	calls  bool    // count the server's system calls, in a short extra run
@@ -138,6 +139,15 @@ func (b *bench) measure(ctx context.Context, t trial) (sample, error) {
 	if t.work.fill != "" {
 		if _, err := dnsperf(ctx, p, t.work, 1, 10*time.Second, t.work.fill, true); err != nil {
 			return sample{}, err
+		}
+	}
+	if t.load.awake {
+		for _, cpu := range t.cpus {
+			c, err := keepAwake(cpu)
+			if err != nil {
+				return sample{}, err
+			}
+			defer c.Stop()
 		}
 	}
 	length := max(b.time, t.load.least)

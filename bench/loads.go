@@ -65,6 +65,15 @@ func generate(rate float64, ports int) func(context.Context, *bench, place, work
 	}
 }
 
+// awake is loads with the server's CPUs kept from idling. They are on no chart.
+func awake(loads []load) (out []load) {
+	for _, l := range loads {
+		l.name, l.awake, l.point = l.name+", CPU awake", true, 0
+		out = append(out, l)
+	}
+	return out
+}
+
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -8,7 +8,7 @@ import (
 
 var latencySection = section{
 	name: "latency", title: "Latency by load",
-	about: "Open loop at 10, 50 and 80 % of what stock answers at most on one CPU, from one and from many source ports; a query's time runs from when it was due. Then one query at a time.",
+	about: "Open loop at 10, 50 and 80 % of what stock answers at most on one CPU, from one and from many source ports; a query's time runs from when it was due. At 10 % the CPU sleeps between queries, the deeper the less the server does, and waking it takes longer than the answer: the same again with a process of idle priority (SCHED_IDLE) that keeps it awake. Then one query at a time.",
 	base:  stockName,
 	plan: func(ctx context.Context, b *bench) ([]trial, error) {
 		servers := b.pick(stockName, fastudpName, floorName)
@@ -23,6 +23,9 @@ var latencySection = section{
 				rate := max(1000, math.Round(peak*share/1000)*1000)
 				for _, ports := range choose(b, []int{1, 64}, []int{64}) {
 					loads = append(loads, open(fmt.Sprintf("%.0f %% of stock's most", 100*share), rate, ports, 0))
+				}
+				if share == 0.1 && !b.quick {
+					loads = append(loads, awake(loads)...)
 				}
 			}
 			trials = append(trials, cross([]work{w}, append(loads, oneAtATime), servers, b.cpus.one)...)
